@@ -63,6 +63,7 @@ pub fn label(data: &[u8]) {
         pool: POOL,
         pool_name: "tank".into(),
         disk: 0,
+        owner: Owner::default(),
         generation: 3,
         created: WallTime(5),
         shards: 2,

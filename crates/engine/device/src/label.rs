@@ -4,6 +4,7 @@
 //! compares pool, disk and generation with the other disks.
 
 use crate::layout::{CHUNK_BYTES_MAX, DISK_GRAIN, DiskLayout, LABEL_REGION, UNIT};
+use crate::superblock::Owner;
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Checksum, Id, WallTime};
 use std::collections::{BTreeMap, BTreeSet};
@@ -169,6 +170,8 @@ pub struct Label {
     /// This disk's index in `disks`.
     pub disk: u16,
     /// Grows with every change of membership; of two labels of one pool the greater is right.
+    /// Who wrote it.
+    pub owner: Owner,
     pub generation: u64,
     pub created: WallTime,
     pub shards: u16,
@@ -212,7 +215,7 @@ impl Label {
         w.u64(0).u64(0).u64(self.features).u64(at);
         w.u128(self.pool.0).u64(self.generation).u64(self.created.0);
         w.u16(self.disk).u16(self.shards).u16(self.groups.len() as u16).u16(self.disks.len() as u16);
-        w.text(&self.pool_name, NAME_BYTES);
+        w.text(&self.pool_name, NAME_BYTES).u64(self.owner.epoch).u16(self.owner.node);
         w.zeros(HEADER - w.position());
         for group in &self.groups {
             w.u8(group.role).u8(group.data).u8(group.redundancy).u8(u8::from(group.leaving)).u32(0);
@@ -228,6 +231,11 @@ impl Label {
         bytes
     }
 
+    /// Of all labels of a pool the one with the greatest is right: what a deposed owner still writes comes before all that the next one does.
+    pub fn order(&self) -> (u64, u64) {
+        (self.owner.epoch, self.generation)
+    }
+
     /// Whether these are the first bytes of a label.
     pub fn begins(first: &[u8]) -> bool {
         first.starts_with(MAGIC)
@@ -236,7 +244,7 @@ impl Label {
     /// Bytes of the copy that begins like this, as it says itself: at least 4 KiB, and no more than there can be.
     pub fn length(first: &[u8]) -> usize {
         let says = first.get(12..16).map_or(0, |bytes| u32::from_le_bytes(bytes.try_into().expect("four")));
-        (says as usize).clamp(UNIT as usize, LABEL_BYTES_MAX).next_multiple_of(UNIT as usize)
+        (says as usize).clamp(UNIT as usize, LABEL_REGION as usize).next_multiple_of(UNIT as usize)
     }
 
     /// Decodes the copy that was read at byte `at` of a disk, of which `bytes` has all or more.
@@ -266,6 +274,7 @@ impl Label {
         let (generation, created) = (r.u64()?, WallTime(r.u64()?));
         let (disk, shards, groups, disks) = (r.u16()?, r.u16()?, r.u16()? as usize, r.u16()? as usize);
         let pool_name = r.text(NAME_BYTES)?;
+        let owner = Owner { epoch: r.u64()?, node: r.u16()? };
         if groups == 0
             || groups > GROUPS_MAX
             || disks > DISKS_MAX
@@ -277,7 +286,7 @@ impl Label {
         let mut r = Reader::new(&bytes[HEADER..]);
         let groups = (0..groups).map(|_| decode_group(&mut r)).collect::<Result<Vec<_>, _>>()?;
         let disks = (0..disks).map(|_| decode_disk(&mut r, &groups)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Label { features, pool, pool_name, disk, generation, created, shards, groups, disks })
+        Ok(Label { features, pool, pool_name, disk, owner, generation, created, shards, groups, disks })
     }
 }
 
@@ -346,6 +355,7 @@ mod tests {
             pool: Id(1 << 100),
             pool_name: "tank".into(),
             disk: 1,
+            owner: Owner { epoch: 4, node: 1 },
             generation: 3,
             created: WallTime(5),
             shards: 2,

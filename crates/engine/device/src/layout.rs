@@ -18,8 +18,9 @@ pub const SUPERBLOCK_SLOTS: u64 = 16;
 pub const NODES: u64 = 2;
 /// Of all rings of a disk.
 pub const SUPERBLOCKS_BYTES: usize = (NODES * SUPERBLOCK_SLOTS * SUPERBLOCK_BYTES) as usize;
-const RECORDS_AT: u64 = SUPERBLOCKS_AT + SUPERBLOCKS_BYTES as u64;
-const _: () = assert!(RECORDS_AT == 2048 * KIB);
+/// Labels and superblocks at the beginning of every disk.
+pub const HEAD_BYTES: u64 = SUPERBLOCKS_AT + SUPERBLOCKS_BYTES as u64;
+const _: () = assert!(HEAD_BYTES == 2048 * KIB);
 
 /// A disk has at least this many slots, so that space is dealt out evenly; the smallest have half as many.
 const SLOTS_MIN: u64 = 256;
@@ -84,7 +85,7 @@ impl DiskLayout {
             return Err(LayoutError::TooSmall { bytes: size });
         }
         let record_bytes = record_bytes(slot_bytes * data_slots / UNIT);
-        let space = size - RECORDS_AT - LABEL_REGION;
+        let space = size - HEAD_BYTES - LABEL_REGION;
         let slots = space / (slot_bytes + 2 * record_bytes);
         // The slots start at a multiple of 64 KiB, which may cost one of them.
         let slots = if Self::slots_at(slots, record_bytes) + slots * slot_bytes > size - LABEL_REGION {
@@ -100,7 +101,7 @@ impl DiskLayout {
     }
 
     fn slots_at(slots: u64, record_bytes: u64) -> u64 {
-        (RECORDS_AT + slots * 2 * record_bytes).next_multiple_of(DISK_GRAIN)
+        (HEAD_BYTES + slots * 2 * record_bytes).next_multiple_of(DISK_GRAIN)
     }
 
     /// Byte positions of the label's copies.
@@ -118,7 +119,7 @@ impl DiskLayout {
     /// Byte position of alternate 0 or 1 of the chunk record kept with `slot`.
     pub fn record_at(&self, slot: u32, alternate: u8) -> u64 {
         assert!(slot < self.slots && alternate < 2, "record {alternate} of slot {slot} of {}", self.slots);
-        RECORDS_AT + (u64::from(slot) * 2 + u64::from(alternate)) * self.record_bytes
+        HEAD_BYTES + (u64::from(slot) * 2 + u64::from(alternate)) * self.record_bytes
     }
 
     /// Byte position of a slot.

@@ -26,8 +26,8 @@ pub use label::{
     LabelError, most_lacking,
 };
 pub use layout::{
-    DISK_BYTES_MIN, DISK_GRAIN, DiskLayout, LABEL_REGION, LayoutError, SUPERBLOCK_BYTES, SUPERBLOCKS_BYTES,
-    SlotRef, UNIT, record_bytes,
+    DISK_BYTES_MIN, DISK_GRAIN, DiskLayout, HEAD_BYTES, LABEL_REGION, LayoutError, SUPERBLOCK_BYTES,
+    SUPERBLOCKS_BYTES, SlotRef, UNIT, record_bytes,
 };
 pub use member::{Member, read_labels, read_superblocks, write_label, write_superblock};
 pub use overlay::Overlay;

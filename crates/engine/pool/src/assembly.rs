@@ -101,7 +101,7 @@ pub(crate) async fn assemble(
         return Err(refuse(name, message, "Give the id instead of the name"));
     }
     let label =
-        mine.iter().map(|disk| &disk.label).max_by_key(|label| label.generation).expect("not empty").clone();
+        mine.iter().map(|disk| &disk.label).max_by_key(|label| label.order()).expect("not empty").clone();
     let mut disks: Vec<Option<Found>> = label.disks.iter().map(|_| None).collect();
     let (mut stale, mut shrunk) = (Vec::new(), Vec::new());
     for disk in mine {
@@ -232,7 +232,10 @@ async fn newest_super(
     disks: &[Option<Found>],
 ) -> Result<(Super, u64), Error> {
     let mut newest: Option<SuperblockSlot> = None;
-    for disk in disks.iter().flatten() {
+    // What is on cache disks is clients' from behind the labels on.
+    let has_ring = |(index, _): &(usize, &Option<Found>)| label.disks[*index].status != DiskStatus::Cache;
+    let with_ring = disks.iter().enumerate().filter(has_ring);
+    for disk in with_ring.filter_map(|(_, disk)| disk.as_ref()) {
         for slot in read_superblocks(rt, &disk.disk, label.pool).await {
             if newest.as_ref().is_none_or(|known| slot.order() > known.order()) {
                 newest = Some(slot);

@@ -231,6 +231,7 @@ pub(crate) async fn create(
         pool: Id::from_random(rt.random(), rt.random()),
         pool_name: spec.name.clone(),
         disk: 0,
+        owner: Owner::default(),
         generation: 1,
         created: rt.wall(),
         shards: spec.shards as u16,
@@ -270,9 +271,9 @@ pub(crate) async fn create(
     };
     let (owner, generation, payload) = (Owner::default(), FIRST_GENERATION, pool.encode());
     let slot = SuperblockSlot { pool: label.pool, owner, generation, payload };
+    let zeros = rt.arena().take_zeroed(SUPERBLOCKS_BYTES).freeze();
     let superblocks = disks.iter().enumerate().map(async |(index, disk)| {
-        let ring = rt.arena().take_zeroed(SUPERBLOCKS_BYTES).freeze();
-        disk.write(DiskLayout::superblock_at(0, 0), vec![ring]).await.map_err(failed(index))?;
+        disk.write(DiskLayout::superblock_at(0, 0), vec![zeros.clone()]).await.map_err(failed(index))?;
         write_superblock(rt, disk, &slot).await.map_err(failed(index))?;
         disk.flush().await.map_err(failed(index))
     });

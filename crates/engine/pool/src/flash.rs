@@ -19,7 +19,7 @@ use crate::registry::registry;
 use crate::shard::Shard;
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Checksum, Nanos};
-use forebay_device::{DISK_GRAIN, Health, LABEL_REGION};
+use forebay_device::{DISK_GRAIN, HEAD_BYTES, Health, LABEL_REGION};
 use forebay_runtime::{Buf, BufMut, Disk, DiskError, Vitals};
 use forebay_space::Ptr;
 use futures_util::future::{Either, join_all, select};
@@ -30,7 +30,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Where segments begin: behind labels and superblocks.
-const FIRST: u64 = SEGMENT_BYTES;
+const FIRST: u64 = HEAD_BYTES;
+const _: () = assert!(FIRST.is_multiple_of(SEGMENT_BYTES));
 /// A shard's part of a cache disk has so many segments at least.
 const SEGMENTS_MIN: u64 = 4;
 /// The largest request that is kept: disks read more than that at little more cost.
@@ -115,13 +116,13 @@ impl Part {
 }
 
 impl Flash {
-    fn part(&self, disk: u8) -> Option<Rc<Part>> {
-        self.parts.borrow().iter().find(|part| part.disk == u16::from(disk)).cloned()
+    fn part(&self, disk: u16) -> Option<Rc<Part>> {
+        self.parts.borrow().iter().find(|part| part.disk == disk).cloned()
     }
 
     /// The handle of a cache disk.
     pub fn handle(&self, disk: u16) -> Option<Disk> {
-        self.part(u8::try_from(disk).ok()?).map(|part| part.handle.clone())
+        self.part(disk).map(|part| part.handle.clone())
     }
 
     /// The disks are filled by turns.
@@ -265,7 +266,7 @@ impl Shard {
     }
 
     fn note_segment(&self, disk: u16, segment: &Segment) {
-        for (tag, place) in segment.places(disk as u8) {
+        for (tag, place) in segment.places(disk) {
             self.flash.note(tag, place);
         }
     }

@@ -3,19 +3,29 @@
 //! A table of small sets. A block is in the set that its tag says, or nowhere; a set that is full gives up its oldest, which is the one that is overwritten on
 //! its disk first. So nothing is ever searched for or moved, and the table may be too small for the disks: then what it names is what is used of them.
 
+use forebay_device::DISKS_MAX;
+
 /// Blocks of a set.
 const WAYS: usize = 8;
 
 /// Where a block is: the number of the disk, the number of the segment, the unit in it, and how many units it takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    pub disk: u8,
+    pub disk: u16,
     pub segment: u64,
     pub unit: u8,
     pub units: u8,
 }
 
-/// In one word: 8 bits of disk, 40 of segment, 8 of unit, 8 of units. No block is at unit 0, so 0 is none.
+/// Bits of a disk's number, of a segment's, and of how many units a block takes.
+const DISK_BITS: u32 = 12;
+const SEGMENT_BITS: u32 = 38;
+const UNITS_BITS: u32 = 6;
+const _: () = assert!(DISK_BITS + SEGMENT_BITS + 8 + UNITS_BITS == 64 && DISKS_MAX <= 1 << DISK_BITS);
+/// Segments have lower numbers: more than any disk lives to see, a quarter of an exbibyte was written then.
+pub const SEGMENT_NUMBER_MAX: u64 = 1 << SEGMENT_BITS;
+
+/// In one word, the disk first. No block is at unit 0, so 0 is none.
 #[derive(Clone, Copy, Default)]
 struct Entry {
     tag: u64,
@@ -24,13 +34,16 @@ struct Entry {
 
 impl Place {
     fn word(self) -> u64 {
-        let segment = self.segment & ((1 << 40) - 1);
-        u64::from(self.disk) << 56 | segment << 16 | u64::from(self.unit) << 8 | u64::from(self.units)
+        debug_assert!(u64::from(self.units) < 1 << UNITS_BITS, "no block is so long");
+        let segment = self.segment & (SEGMENT_NUMBER_MAX - 1);
+        let place = u64::from(self.disk) << SEGMENT_BITS | segment;
+        (place << 8 | u64::from(self.unit)) << UNITS_BITS | u64::from(self.units)
     }
 
     fn of(word: u64) -> Option<Place> {
-        let segment = word >> 16 & ((1 << 40) - 1);
-        let (disk, unit, units) = ((word >> 56) as u8, (word >> 8) as u8, word as u8);
+        let (place, units) = (word >> UNITS_BITS, (word & ((1 << UNITS_BITS) - 1)) as u8);
+        let (segment, unit) = (place >> 8 & (SEGMENT_NUMBER_MAX - 1), place as u8);
+        let disk = (place >> 8 >> SEGMENT_BITS) as u16;
         (word != 0).then_some(Place { disk, segment, unit, units })
     }
 }

@@ -3,7 +3,7 @@
 //! Nothing here has to be right. Whoever reads a block compares it with the checksum in the pointer that he has, so a header that is torn, old or of
 //! another pool at worst costs a read.
 
-use crate::flash_index::Place;
+use crate::flash_index::{Place, SEGMENT_NUMBER_MAX};
 use forebay_base::codec::{Reader, Writer};
 use forebay_base::{Checksum, Id, KIB, MIB};
 
@@ -12,8 +12,6 @@ pub const SEGMENT_BYTES: u64 = MIB;
 /// A unit of what is in it: 4 KiB. The header is the first.
 pub const UNIT_BYTES: u64 = 4 * KIB;
 pub const UNITS: u64 = SEGMENT_BYTES / UNIT_BYTES;
-/// More than any disk lives to see: an exbibyte was written then.
-const NUMBER_MAX: u64 = 1 << 40;
 const MAGIC: &[u8; 8] = b"FBAYCACH";
 const CHECKSUM_AT: usize = 8;
 const HEADER: usize = 64;
@@ -59,7 +57,7 @@ impl Segment {
         let mut r = Reader::new(&bytes[8..]);
         let sum = r.u128().ok()?;
         let (pool, own, number, count) = (Id(r.u128().ok()?), r.u64().ok()?, r.u64().ok()?, r.u16().ok()?);
-        if own != at || number >= NUMBER_MAX || sum != Checksum::of_with_hole(bytes, CHECKSUM_AT).0 {
+        if own != at || number >= SEGMENT_NUMBER_MAX || sum != Checksum::of_with_hole(bytes, CHECKSUM_AT).0 {
             return None;
         }
         let mut r = Reader::new(&bytes[HEADER..]);
@@ -74,7 +72,7 @@ impl Segment {
     }
 
     /// Where its blocks are on cache disk `disk`, each with the tag that it is found by.
-    pub fn places(&self, disk: u8) -> impl Iterator<Item = (u64, Place)> {
+    pub fn places(&self, disk: u16) -> impl Iterator<Item = (u64, Place)> {
         let mut next = 1u8;
         self.blocks.iter().map(move |Cached { tag, units }| {
             let unit = next;

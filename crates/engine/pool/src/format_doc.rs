@@ -196,6 +196,7 @@ fn label_and_superblock() {
         pool: Id(0xabc),
         pool_name: "tank".into(),
         disk: 0,
+        owner: Owner::default(),
         generation: 0x11,
         created: WallTime(0x22),
         shards: 3,
@@ -225,6 +226,8 @@ fn label_and_superblock() {
             ("groups", &[1]),
             ("disks", &[1]),
             ("pool name", b"tank"),
+            ("ownership epoch", &[]),
+            ("node", &[]),
         ],
     );
     check(

@@ -83,7 +83,7 @@ pub(crate) async fn probe_disk(rt: &Rt, path: &str, disk: Disk) -> Probe {
         .filter_map(|label| label.as_ref().err())
         .find(|error| **error != LabelError::Absent)
         .copied();
-    match labels.into_iter().filter_map(Result::ok).max_by_key(|label| label.generation) {
+    match labels.into_iter().filter_map(Result::ok).max_by_key(Label::order) {
         Some(label) => Probe::Labelled(Box::new(Found { path: path.into(), disk, label })),
         None => Probe::Blank(disk, worst),
     }
@@ -124,7 +124,7 @@ pub(crate) async fn scan(rt: &Rt, paths: &[String]) -> Vec<PoolFound> {
 /// How many of the disks that a pool has in service are not among those with these labels.
 fn missing(labels: &[Label]) -> usize {
     let newest = labels.iter().filter(|label| label.generation != JOINING);
-    let Some(newest) = newest.max_by_key(|label| label.generation) else { return 0 };
+    let Some(newest) = newest.max_by_key(|label| label.order()) else { return 0 };
     let own = |label: &Label| label.disks.get(usize::from(label.disk)).map(|entry| entry.id);
     let is_there = |id: Id| labels.iter().any(|label| own(label) == Some(id));
     newest.disks.iter().filter(|disk| disk.status.in_service() && !is_there(disk.id)).count()

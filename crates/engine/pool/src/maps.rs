@@ -16,9 +16,8 @@ use std::time::Duration;
 
 /// Records that are read at a time.
 const READS_MAX: usize = 64;
-/// How often one that no disk gives is asked for, and how long to wait before the next time: what a disk has once failed to read is lost for good otherwise.
-const TRIES: u32 = 3;
-const TRY_AGAIN: Duration = Duration::from_millis(200);
+/// How long to wait before one that no disk gives is asked for again. What a disk, or the way to it, once failed to read would be lost for good otherwise.
+const TRY_AGAIN: [Duration; 3] = [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(5)];
 /// Of a shard's memory, the part that bitmaps of chunks at rest may take beside what else it is for: of 8 GiB, those of 64 TiB.
 const MAPS_PART: u64 = 4;
 
@@ -110,19 +109,24 @@ impl Shard {
         let is_rescue = self.shared.import.is_rescue();
         let is_current = || self.space.borrow().wants(entry);
         let decode = |bytes: &[u8]| decode_record(bytes, self.shared.id, entry).map(|(stored, _)| stored);
-        let mut tries = 1;
+        let mut waits = TRY_AGAIN.iter();
         let read = loop {
             // One that is not the chunk's any more may say what it likes.
             let check = |bytes: &[u8]| decode(bytes).is_some() || !is_current();
             match self.read_record(&entry.slots, entry, check).await {
+                Ok(good) => break Some(good),
                 Err(_) if self.is_suspended() => return Err(IoError::Suspended),
                 // An import is refused then, or only shows what is left.
-                Err(ArrayError::Io) if self.array.is_lost() && !self.maps.is_opened.get() => break None,
-                Err(ArrayError::Io) if self.array.is_lost() => return Err(IoError::Io),
-                Err(ArrayError::Io) if tries < TRIES => tries += 1,
-                read => break read.ok(),
+                Err(_) if self.array.is_lost() && !self.maps.is_opened.get() => {
+                    self.space.borrow_mut().has_read(entry, None);
+                    return Ok(());
+                }
+                Err(_) if self.array.is_lost() => return Err(IoError::Io),
+                Err(_) => match waits.next() {
+                    Some(wait) => self.rt.sleep(*wait).await,
+                    None => break None,
+                },
             }
-            self.rt.sleep(TRY_AGAIN).await;
         };
         let stored = read.as_ref().and_then(|good| decode(&good.bytes));
         if !is_current() || !self.space.borrow_mut().has_read(entry, stored.as_ref()) {

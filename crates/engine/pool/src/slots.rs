@@ -208,9 +208,7 @@ impl SlotMap {
         let width = self.shape(group, DATA).1;
         let members = || self.disks.iter().filter(move |disk| disk.group == group);
         let open = members().filter(|disk| disk.is_open()).count();
-        // A disk that came back has its room once, under its last number.
-        let came_back =
-            |index: u16| self.disks.iter().any(|heir| heir.heir_of == Some(index) && heir.is_there());
+        let came_back = |index: u16| self.has_heir(index);
         let counts = |(index, disk): &(u16, &DiskSlots)| {
             disk.group == group
                 && (disk.is_open() || (open < width && disk.is_last_resort() && !came_back(*index)))
@@ -230,6 +228,13 @@ impl SlotMap {
         let count = |slots: Vec<u64>| most_chunks(slots, width).saturating_sub(kept);
         let total = count(counted().map(|disk| u64::from(disk.used.len())).collect());
         (total, count(counted().map(|disk| u64::from(disk.free())).collect()))
+    }
+
+    /// Whether a disk has come back under another number that may have slots: it has its room under that one, or places would be given twice. One
+    /// that is empty has none, and gets none.
+    fn has_heir(&self, index: u16) -> bool {
+        let has_slots = |heir: &DiskSlots| heir.is_there() && heir.status != DiskStatus::Empty;
+        self.disks.iter().any(|heir| heir.heir_of == Some(index) && has_slots(heir))
     }
 
     /// How many groups there are, for whatever.
@@ -292,9 +297,7 @@ impl SlotMap {
         let mut candidates: Vec<u16> = (0..self.disks.len() as u16)
             .filter(|index| {
                 let disk = &self.disks[usize::from(*index)];
-                // What came back under another number gets nothing under an old one, also if it failed again: places would be given twice.
-                let has_heir = self.disks.iter().any(|other| other.heir_of == Some(*index));
-                let is_last_resort = disk.is_last_resort() && !has_heir;
+                let is_last_resort = disk.is_last_resort() && !self.has_heir(*index);
                 disk.group == group && disk.free() > 0 && (disk.is_open() || is_last_resort)
             })
             .collect();
@@ -494,7 +497,7 @@ fn most_chunks(slots: Vec<u64>, width: usize) -> u64 {
 mod tests {
     use super::*;
     use forebay_base::Id;
-    use forebay_device::FEATURES;
+    use forebay_device::{FEATURES, Owner};
 
     const MIRROR: GroupEntry =
         GroupEntry { role: 0, data: 1, redundancy: 1, slot_bytes: 65536, cell_bytes: 65536, leaving: false };
@@ -535,6 +538,7 @@ mod tests {
             pool: Id(1),
             pool_name: "tank".into(),
             disk: 0,
+            owner: Owner::default(),
             generation: 1,
             created: Default::default(),
             shards: 1,
@@ -568,6 +572,22 @@ mod tests {
         let of = |group: u16| taken.iter().filter(|taken| **taken == group).count();
         assert_eq!((of(0), of(1), of(2)), (20, 0, 40), "half of each");
         assert!(taken.chunks(3).all(|three| three.contains(&0) && three.contains(&2)), "{taken:?}");
+    }
+
+    #[test]
+    fn a_disk_that_came_back_and_is_empty_again_counts_under_its_old_number() {
+        let group = GroupEntry { data: 2, ..MIRROR };
+        let mut label = label(group, 4);
+        label.disks[2].status = DiskStatus::Failed;
+        label.disks[3].heir_of = Some(2);
+        for (status, chunks) in [(DiskStatus::Online, 4), (DiskStatus::Failed, 4), (DiskStatus::Empty, 4)] {
+            label.disks[3].status = status;
+            let mut map = SlotMap::new(&label);
+            assert_eq!(map.chunks(0), (chunks, chunks), "{status:?}");
+            let disks: Vec<u16> =
+                map.take(0, DATA, 0).expect("room").slots.iter().map(|slot| slot.disk).collect();
+            assert_eq!(disks.contains(&2), status == DiskStatus::Empty, "{status:?}: {disks:?}");
+        }
     }
 
     #[test]

@@ -131,7 +131,6 @@ pub struct Array {
     disks: Box<[OnceCell<Box<Known>>]>,
     numbers_end: Cell<u16>,
     groups: Box<[OnceCell<Group>]>,
-    groups_end: Cell<usize>,
     /// The most parity cells of a line of any group that has lines.
     parity_max: Cell<Option<usize>>,
     crowds: Crowds,
@@ -171,9 +170,9 @@ impl Array {
     pub fn new(rt: Rt, crowds: Crowds, failed: Box<dyn Fn(u16) -> Recorded>) -> Array {
         let disks = (0..DISKS_MAX).map(|_| OnceCell::new()).collect();
         let groups = (0..GROUPS_MAX).map(|_| OnceCell::new()).collect();
-        let (parity_max, numbers_end, groups_end) = (Cell::new(None), Cell::new(0), Cell::new(0));
+        let (parity_max, numbers_end) = (Cell::new(None), Cell::new(0));
         let hedge = Hedge::new(rt.clone());
-        Array { hedge, rt, disks, numbers_end, groups, groups_end, parity_max, crowds, failed }
+        Array { hedge, rt, disks, numbers_end, groups, parity_max, crowds, failed }
     }
 
     /// Adds a group by its index in the label.
@@ -186,7 +185,6 @@ impl Array {
         let parity = group.lines.as_ref().map(|lines| lines.code.parity());
         self.parity_max.set(self.parity_max.get().max(parity));
         assert!(self.groups[usize::from(index)].set(group).is_ok(), "group {index} is there already");
-        self.groups_end.set(self.groups_end.get().max(usize::from(index) + 1));
     }
 
     /// Adds a disk of a group, in an enclosure, by its index in the label; `disk` is absent when it was not found.
@@ -255,18 +253,23 @@ impl Array {
 
     /// Whether some chunk may have lost more slots than it can.
     pub fn is_lost(&self) -> bool {
-        let out = |group: usize| {
-            let known = self.numbers().filter_map(|disk| self.known(disk));
-            let is_out = move |known: &&Known| {
-                usize::from(known.place.group) == group
-                    && known.health.is_failed()
-                    && !known.health.is_empty()
-            };
-            known.filter(is_out).map(|known| (known.place.line, known.place.enclosure))
+        let is_out = |known: &&Known| known.health.is_failed() && !known.health.is_empty();
+        // Every flush asks, and nearly always there are none.
+        let out: Vec<Place> = self
+            .numbers()
+            .filter_map(|disk| self.known(disk))
+            .filter(is_out)
+            .map(|known| known.place)
+            .collect();
+        let is_lost = |place: &Place| {
+            let number = usize::from(place.group);
+            let Some(group) = self.groups[number].get() else { return false };
+            let of_group = out.iter().filter(|other| other.group == place.group);
+            let crowd = usize::from(self.crowds[number].load(Ordering::Acquire));
+            most_lacking(of_group.map(|other| (other.line, other.enclosure)), crowd)
+                > usize::from(group.redundancy)
         };
-        let crowd = |group: usize| usize::from(self.crowds[group].load(Ordering::Acquire));
-        let mut groups = (0..self.groups_end.get()).filter_map(|nth| Some((nth, self.groups[nth].get()?)));
-        groups.any(|(nth, group)| most_lacking(out(nth), crowd(nth)) > usize::from(group.redundancy))
+        out.iter().any(is_lost)
     }
 
     /// The most parity cells of a line of any group that has lines.

@@ -60,13 +60,15 @@ pub(crate) struct Stream {
 
 impl Stream {
     /// The sort of its searches: where one finds no place for so much, none of the sort does for more.
-    pub(crate) fn sort(&self, block: Size) -> usize {
+    pub(crate) fn sort(&self, block: Size, cell: u32) -> usize {
         let fill = match self.fill {
             Fill::Lines => 0,
             Fill::Free | Fill::Gathered | Fill::Long => 1,
             Fill::Holes => 2,
         };
-        2 * fill + usize::from(block.is_whole())
+        // What lies in one cell finds no place where something longer does that lies in two.
+        let shape = if block.is_whole() { 0 } else { 1 + usize::from(block.whole <= cell) };
+        3 * fill + shape
     }
 
     /// Units that it takes at a time for blocks of `units`, of a chunk whose lines have so many.

@@ -98,11 +98,13 @@ impl Space {
 
     /// The first place in a chunk. One in which there is none is not searched again for as much until something is freed there.
     fn first_place(&self, chunk: &Chunk, stream: Stream, block: Size) -> Option<u32> {
-        let (size, lacks) = (stream.piece(self.line(chunk), block.units), &chunk.lacks[stream.sort(block)]);
+        let lines = lines_in(&self.lines, chunk);
+        let (size, lacks) =
+            (stream.piece(lines.units, block.units), &chunk.lacks[stream.sort(block, lines.cell)]);
         if size >= lacks.get() {
             return None;
         }
-        let place = next_place(lines_in(&self.lines, chunk), chunk, 0, stream, block, size);
+        let place = next_place(lines, chunk, 0, stream, block, size);
         if place.is_none() {
             lacks.set(size);
         }
@@ -111,13 +113,15 @@ impl Space {
 
     /// Whether there may be a place in a chunk whose record has not been read.
     fn may_fit(&self, chunk: &Chunk, stream: Stream, block: Size) -> bool {
-        let size = stream.piece(self.line(chunk), block.units);
+        let lines = lines_in(&self.lines, chunk);
+        let size = stream.piece(lines.units, block.units);
+        let may_lie_anywhere = !block.is_whole() || block.units < chunk.entry.kind.place_units();
         let has_room = match stream.fill {
-            Fill::Holes => block.units < chunk.entry.kind.place_units() || chunk.places() > 0,
-            _ if self.line(chunk) > 0 => chunk.entry.lines > 0,
-            _ => chunk.places() > 0,
+            Fill::Holes => may_lie_anywhere || chunk.places() > 0,
+            _ if lines.units > 0 => chunk.entry.lines > 0,
+            _ => may_lie_anywhere || chunk.places() > 0,
         };
-        has_room && size < chunk.lacks[stream.sort(block)].get()
+        has_room && size < chunk.lacks[stream.sort(block, lines.cell)].get()
     }
 
     /// Whether less than an eighth is free in the chunks of a kind of data; those that are closed count, since they will be open again.

@@ -194,7 +194,7 @@ pub struct Chunk {
 }
 
 /// By the sort of search, units.
-pub(crate) type Lacks = [Cell<u32>; 6];
+pub(crate) type Lacks = [Cell<u32>; 9];
 
 /// Nothing was looked for.
 pub(crate) fn lacks_nothing() -> Lacks {

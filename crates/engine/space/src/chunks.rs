@@ -34,6 +34,9 @@ struct OfKind {
     units_min: u32,
 }
 
+/// Bitmaps that are needed and are met in one go by whoever looks for some to forget.
+const REFUSALS_MAX: usize = 1024;
+
 pub(crate) struct Chunks {
     by_id: HashMap<ChunkId, Chunk, BuildHasherDefault<NumberHasher>>,
     order: BTreeSet<ChunkId>,
@@ -196,8 +199,9 @@ impl Chunks {
 
     /// Forgets bitmaps until the others take no more than so many bytes; those that `is_needed` names stay, and what no record says.
     pub fn forget_maps(&mut self, most: usize, is_needed: impl Fn(ChunkId) -> bool) {
+        let mut refusals = 0;
         for _ in 0..self.read.len() {
-            if self.read_bytes <= most {
+            if self.read_bytes <= most || refusals == REFUSALS_MAX {
                 return;
             }
             let id = self.read.pop_front().expect("counted just now");
@@ -208,6 +212,7 @@ impl Chunks {
                 chunk.is_kept = false;
                 chunk.forget_map();
             } else {
+                refusals += 1;
                 self.read.push_back(id);
             }
         }

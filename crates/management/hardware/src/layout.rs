@@ -24,7 +24,7 @@ pub const MANY_DISKS: usize = 12;
 /// Flash below this is no help as a log: a shard's log is up to 1 GiB.
 const LOG_DISK_MIN: u64 = 8_000_000_000;
 /// Disks of a pool (its label has places for so many).
-const DISKS_MAX: usize = 4096;
+const DISKS_MAX: usize = 1024;
 /// Parity layouts that are suggested, the widest first. Powers of two of data cells fit blocks of powers of two.
 const DATA_WIDTHS: [u8; 4] = [16, 8, 4, 2];
 /// Bytes of a disk below which the engine takes none.
@@ -139,7 +139,7 @@ pub fn suggest(disks: &[Candidate]) -> Suggestions {
     if main.len() + flash.len() > DISKS_MAX {
         let most = DISKS_MAX - flash.len();
         notes.push(format!(
-            "{} left over: a pool has {DISKS_MAX} disks at most.",
+            "{} left over: a pool is created with {DISKS_MAX} disks at most.",
             disks_are(main.len() - most)
         ));
         main.truncate(most);
