@@ -154,7 +154,7 @@ impl Flash {
         let parts = self.parts.borrow();
         // As a part of its ring, since rings are of different length.
         let age = |other: &Place| {
-            let part = parts.iter().find(|part| part.disk == u16::from(other.disk));
+            let part = parts.iter().find(|part| part.disk == other.disk);
             let left = part.and_then(|part| Some(part.left(other)? * 1000 / part.segments));
             left.map_or(u64::MAX - 2, |left| 1000 - left.min(1000))
         };
