@@ -508,7 +508,7 @@ impl Player {
             }
             let least = done.get();
             let full = volumes.iter().map(|volume| format!("{POOL}/{volume}")).collect();
-            let taken = self.engine.snapshot_create(full, &name).await.map_err(|error| error.kind);
+            let taken = self.engine.snapshot_create(full, &name).await;
             (least, taken, begun.get())
         };
         let (written, (least, taken, most)) = join(write, take).await;
@@ -525,11 +525,11 @@ impl Player {
         let now = upto(done.get());
         match taken {
             Ok(_) => {}
-            Err(ErrorKind::NoSpace) => {
+            Err(error) if error.kind == ErrorKind::NoSpace => {
                 *self.model.borrow_mut() = now;
                 return Ok(());
             }
-            Err(kind) => return Err(Failure::Outcome(format!("a snapshot beside writes failed: {kind:?}"))),
+            Err(error) => return Err(Failure::Outcome(format!("a snapshot beside writes failed: {error}"))),
         }
         let mut held = Vec::new();
         for volume in &volumes {

@@ -22,6 +22,8 @@ const DISK_BITS: u32 = 12;
 const SEGMENT_BITS: u32 = 38;
 const UNITS_BITS: u32 = 6;
 const _: () = assert!(DISK_BITS + SEGMENT_BITS + 8 + UNITS_BITS == 64 && DISKS_MAX <= 1 << DISK_BITS);
+/// No block takes more units.
+pub const UNITS_MAX: u8 = (1 << UNITS_BITS) - 1;
 /// Segments have lower numbers: more than any disk lives to see, a quarter of an exbibyte was written then.
 pub const SEGMENT_NUMBER_MAX: u64 = 1 << SEGMENT_BITS;
 
@@ -34,7 +36,7 @@ struct Entry {
 
 impl Place {
     fn word(self) -> u64 {
-        debug_assert!(u64::from(self.units) < 1 << UNITS_BITS, "no block is so long");
+        debug_assert!(self.units <= UNITS_MAX, "no block is so long");
         let segment = self.segment & (SEGMENT_NUMBER_MAX - 1);
         let place = u64::from(self.disk) << SEGMENT_BITS | segment;
         (place << 8 | u64::from(self.unit)) << UNITS_BITS | u64::from(self.units)

@@ -3,7 +3,7 @@
 //! Nothing here has to be right. Whoever reads a block compares it with the checksum in the pointer that he has, so a header that is torn, old or of
 //! another pool at worst costs a read.
 
-use crate::flash_index::{Place, SEGMENT_NUMBER_MAX};
+use crate::flash_index::{Place, SEGMENT_NUMBER_MAX, UNITS_MAX};
 use forebay_base::codec::{Reader, Writer};
 use forebay_base::{Checksum, Id, KIB, MIB};
 
@@ -65,7 +65,7 @@ impl Segment {
         let mut blocks = Vec::new();
         for _ in 0..count {
             let block = Cached { tag: r.u64().ok()?, units: r.u8().ok()? };
-            left = left.checked_sub(block.units.into()).filter(|_| block.units > 0)?;
+            left = left.checked_sub(block.units.into()).filter(|_| (1..=UNITS_MAX).contains(&block.units))?;
             blocks.push(block);
         }
         Some(Segment { pool, number, blocks })
@@ -91,6 +91,13 @@ mod tests {
     fn segment(number: u64, blocks: usize) -> Segment {
         let block = |nth| Cached { tag: nth as u64 * 77 + number, units: 1 };
         Segment { pool: Id(9), number, blocks: (0..blocks).map(block).collect() }
+    }
+
+    #[test]
+    fn a_block_longer_than_any_is_refused() {
+        let of = |units| Segment { pool: Id(9), number: 3, blocks: vec![Cached { tag: 1, units }] };
+        let comes_back = |units| Segment::decode(&of(units).encode(8192), 8192).is_some();
+        assert!(comes_back(UNITS_MAX) && !comes_back(UNITS_MAX + 1));
     }
 
     #[test]
