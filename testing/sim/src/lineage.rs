@@ -525,7 +525,11 @@ impl Player {
         let now = upto(done.get());
         match taken {
             Ok(_) => {}
-            Err(error) if error.kind == ErrorKind::NoSpace => {
+            // A write that waits for space is waited for, though not for ever.
+            Err(error)
+                if error.kind == ErrorKind::NoSpace
+                    || (error.kind == ErrorKind::Conflict && refused.get()) =>
+            {
                 *self.model.borrow_mut() = now;
                 return Ok(());
             }
