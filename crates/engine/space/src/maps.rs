@@ -138,6 +138,7 @@ mod tests {
             space.seal();
             space.release();
         }
+        space.declare_scarce();
         assert_eq!(space.allocate(DATA, 1).map(|addr| addr.unit()), Ok(3));
     }
 }
