@@ -175,7 +175,7 @@ async fn fill(kind: Kind, engine: &Engine, rt: &Rt) {
         .await
         .expect("taken");
     engine.snapshot_create_retained(vec!["tank/plain".into()], "kept", YEAR).await.expect("taken");
-    engine.volume_clone("tank/plain@early", "tank/copy").await.expect("cloned");
+    engine.volume_clone("tank/plain@early", "copy").await.expect("cloned");
     engine.volume_delete("tank/gone", VolumeDelete::default()).await.expect("in the trash");
     engine.checkpoint("tank").await.expect("written");
     // From here on it is in the log alone, if the pool is not exported.
@@ -193,7 +193,7 @@ async fn verify(engine: &Engine, rt: &Rt) {
     holds(rt, engine, "tank/work/packed", &[("work/packed", 0..4), ("later", 4..8), ("work/packed", 8..16)])
         .await;
     holds(rt, engine, "tank/reserved", &[("reserved", 0..16)]).await;
-    engine.volume_clone("tank/plain@kept", "tank/kept").await.expect("cloned");
+    engine.volume_clone("tank/plain@kept", "kept").await.expect("cloned");
     holds(rt, engine, "tank/kept", &[("plain", 0..16)]).await;
     let kept = engine.snapshot("tank/plain@kept").await.expect("there");
     assert!(kept.retained_until.is_some() && engine.snapshot_delete("tank/plain@kept").await.is_err());
