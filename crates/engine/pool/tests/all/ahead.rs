@@ -67,6 +67,7 @@ fn streams_are_read_much_at_a_time_and_nothing_else_is() {
         let large = asked() - begun;
         pool.again().await;
         let volume = Rc::new(pool.open("v").await);
+        pool.rt.sleep(Duration::from_secs(1)).await;
         let begun = asked();
         for group in 0..SIZE / STEP / 4 {
             // Four at a time, in an order of their own.
