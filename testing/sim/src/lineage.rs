@@ -525,11 +525,7 @@ impl Player {
         let now = upto(done.get());
         match taken {
             Ok(_) => {}
-            // A write that waits for space is waited for, though not for ever.
-            Err(error)
-                if error.kind == ErrorKind::NoSpace
-                    || (error.kind == ErrorKind::Conflict && refused.get()) =>
-            {
+            Err(error) if error.kind == ErrorKind::NoSpace => {
                 *self.model.borrow_mut() = now;
                 return Ok(());
             }
