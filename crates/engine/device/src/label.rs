@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::iter::successors;
 
 /// Bytes of the longest label.
-pub const LABEL_BYTES_MAX: usize =
+const LABEL_BYTES_MAX: usize =
     (HEADER + GROUPS_MAX * GROUP_BYTES + DISKS_MAX * DISK_BYTES).next_multiple_of(UNIT as usize);
 const _: () = assert!(LABEL_BYTES_MAX as u64 <= LABEL_REGION);
 const MAGIC: &[u8; 8] = b"FOREBAY\x01";
@@ -237,12 +237,12 @@ impl Label {
     }
 
     /// Whether these are the first bytes of a label.
-    pub fn begins(first: &[u8]) -> bool {
+    pub(crate) fn begins(first: &[u8]) -> bool {
         first.starts_with(MAGIC)
     }
 
     /// Bytes of the copy that begins like this, as it says itself: at least 4 KiB, and no more than there can be.
-    pub fn length(first: &[u8]) -> usize {
+    pub(crate) fn length(first: &[u8]) -> usize {
         let says = first.get(12..16).map_or(0, |bytes| u32::from_le_bytes(bytes.try_into().expect("four")));
         (says as usize).clamp(UNIT as usize, LABEL_REGION as usize).next_multiple_of(UNIT as usize)
     }

@@ -1,12 +1,13 @@
 //! One disk of a pool: where things are on it, its label, its superblock slots, its health.
 //!
 //! ```text
-//! byte 0        label, copy 0                       64 KiB
-//!      64 KiB   label, copy 1                       64 KiB
-//!      128 KiB  superblock ring, 16 slots of 16 KiB 256 KiB
-//!      384 KiB  chunk records: two alternates per slot
+//! byte 0        label, copy 0                              384 KiB
+//!      384 KiB  label, copy 1                              384 KiB
+//!      768 KiB  free                                       256 KiB
+//!      1 MiB    superblock rings, 16 slots of 32 KiB each  2 × 512 KiB
+//!      2 MiB    chunk records: two alternates per slot
 //!      …        slots, all of one size
-//!      end      label, copy 2                       64 KiB (at a multiple of 64 KiB)
+//!      end      label, copy 2                              384 KiB (at a multiple of 64 KiB)
 //! ```
 //!
 //! A label changes only when the pool's membership does; its copies are written one after the other with a
@@ -26,8 +27,8 @@ pub use label::{
     LabelError, most_lacking,
 };
 pub use layout::{
-    DISK_BYTES_MIN, DISK_GRAIN, DiskLayout, HEAD_BYTES, LABEL_REGION, LayoutError, SUPERBLOCK_BYTES,
-    SUPERBLOCKS_BYTES, SlotRef, UNIT, record_bytes,
+    DISK_BYTES_MIN, DISK_GRAIN, DiskLayout, HEAD_BYTES, LABEL_REGION, LayoutError, SUPERBLOCKS_BYTES,
+    SlotRef, UNIT, record_bytes,
 };
 pub use member::{Member, read_labels, read_superblocks, write_label, write_superblock};
 pub use overlay::Overlay;

@@ -63,8 +63,9 @@ pub async fn read_superblocks(rt: &Rt, disk: &Disk, pool: Id) -> Vec<SuperblockS
     let start = DiskLayout::superblock_at(0, 0);
     let (bytes, result) = disk.read(start, rt.buffer(SUPERBLOCKS_BYTES)).await;
     let mut found = Vec::new();
-    for at in (0..NODES as u16).flat_map(|node| (0..SUPERBLOCK_SLOTS).map(move |slot| (node, slot))) {
-        let at = DiskLayout::superblock_at(at.0, at.1);
+    for (node, slot) in (0..NODES as u16).flat_map(|node| (0..SUPERBLOCK_SLOTS).map(move |slot| (node, slot)))
+    {
+        let at = DiskLayout::superblock_at(node, slot);
         let decoded = if result.is_ok() {
             let from = (at - start) as usize;
             SuperblockSlot::decode(&bytes[from..from + SUPERBLOCK_BYTES as usize], at)

@@ -10,8 +10,8 @@ const HEADER: usize = 72;
 /// Bytes a superblock's payload may have.
 pub const SUPERBLOCK_PAYLOAD_MAX: usize = SUPERBLOCK_BYTES as usize - HEADER;
 
-/// Who writes a pool, of the controllers that its disks are attached to: all zeros while there is one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+/// Which of the controllers that the pool's disks are attached to writes it: all zeros while there is one.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Owner {
     /// Grows whenever the pool gets another owner.
     pub epoch: u64,

@@ -173,8 +173,9 @@ fn place(
         stale.push((index, disk.path));
         return Ok(());
     }
-    let same_generation = disk.label.generation == label.generation;
-    if same_generation && (disk.label.disks != label.disks || disk.label.groups != label.groups) {
+    if disk.label.order() == label.order()
+        && (disk.label.disks != label.disks || disk.label.groups != label.groups)
+    {
         return Err(parted());
     }
     disks[index] = Some(disk);

@@ -1,4 +1,4 @@
-//! Reading the records of chunks, when somebody has to know which units of them are in use.
+//! Reading the records of chunks when it is needed which of their units are in use.
 
 use crate::error::IoError;
 use crate::shard::Shard;
@@ -80,7 +80,7 @@ impl Shard {
         Ok(is_sought)
     }
 
-    /// Reads what an allocation would have looked into that has found a place elsewhere. Nobody waits for it.
+    /// Reads what an allocation would have looked into that has found a place elsewhere. No request waits for it.
     pub fn read_later(self: &Rc<Self>) {
         let mut sought = self.space.borrow_mut().take_sought();
         sought.retain(|id| !self.maps.reading.borrow().contains(id));

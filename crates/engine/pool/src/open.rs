@@ -38,7 +38,7 @@ const WINDOW_MAX: usize = 4 << 20;
 const BEYOND_LOOK: u64 = 4 << 20;
 /// Choices among copies that are tried for one frame: four copies of five parts are a thousand.
 const COMBINATIONS_MAX: u64 = 1024;
-/// Nodes and chunk records that are read at a time: enough for the disks to have something to order, and no more than a disk takes at once.
+/// Nodes that are read at a time: enough for the disks to have something to order, and no more than a disk takes at once.
 const READS_MAX: usize = 64;
 
 /// Reads a node that nothing else can be changing: during import and in the checker.
@@ -509,7 +509,7 @@ impl OpenShard<'_> {
             return Ok((shard, root));
         }
         let of_nodes = shard.read_maps_of_nodes().await;
-        of_nodes.expect("nobody suspends a pool that is being opened");
+        of_nodes.expect("a pool that is being opened is not suspended");
         shard.share_with_snapshots();
         Replay::new(shard.clone(), root.clone(), incarnation, is_partial).run().await?;
         shard.settle_debts();
@@ -619,7 +619,7 @@ impl OpenShard<'_> {
         (self.shared.events)(Event { at, severity, code, object, message });
     }
 
-    /// The space of these chunks; what is in use of them is read when somebody has to know.
+    /// The space of these chunks; which units of them are in use is read when it is needed.
     fn space_of(&self, entries: Vec<ChunkEntry>) -> Space {
         let mut space = Space::new(self.lines.clone());
         space.keep_maps(maps_bytes_max(self.shared.memory_per_shard));

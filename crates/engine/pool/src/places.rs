@@ -228,7 +228,7 @@ impl Shard {
         }
     }
 
-    /// Asks for a chunk for a lane that has none, if the pool has plenty; nobody waits for it.
+    /// Asks for a chunk for a lane that has none, if the pool has plenty; no request waits for it.
     pub fn widen(self: &Rc<Self>) {
         self.read_later();
         let narrow = self.space.borrow_mut().take_narrow();

@@ -136,7 +136,7 @@ impl Replay {
             _ => BTreeSet::new(),
         };
         let read = self.shard.read_maps(records.iter().flat_map(claimed)).await;
-        read.expect("nobody suspends a pool that is being opened");
+        read.expect("a pool that is being opened is not suspended");
         for record in records {
             if let Record::Put { record, .. } = record
                 && !staged_only

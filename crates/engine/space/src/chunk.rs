@@ -4,7 +4,7 @@
 //! (or the running) checkpoint says is in use; it is what goes to disk. Between checkpoints `busy` is a
 //! superset of `stored`: it also has what was allocated since, and still has what was freed since.
 //!
-//! The record is read when somebody has to know which units are in use, and forgotten when memory is short; how many are in use the
+//! The record is read when it is needed which units are in use, and forgotten when memory is short; how many are in use the
 //! chunk table says.
 //!
 //! ```text

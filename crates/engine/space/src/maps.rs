@@ -1,7 +1,7 @@
 //! Which bitmaps of chunks are in memory.
 //!
 //! A pool of a petabyte has gigabytes of them, and an import would read for minutes. So the chunk table says how much is free in a chunk, and which units are
-//! is read when somebody has to know: to allocate there, at the checkpoint that frees something there, to copy what the chunk has. What is
+//! is read when it is needed: to allocate there, at the checkpoint that frees something there, to copy what the chunk has. What is
 //! at rest is forgotten again once it takes more memory than it may.
 //!
 //! An allocation cannot wait for a disk. It says which chunk it would have taken ([`Space::take_sought`]); whoever wants the place has that read, and tries again.
