@@ -23,7 +23,7 @@ pub const LARGE_DISK: u64 = 4_000_000_000_000;
 pub const MANY_DISKS: usize = 12;
 /// Flash below this is no help as a log: a shard's log is up to 1 GiB.
 const LOG_DISK_MIN: u64 = 8_000_000_000;
-/// Disks of a pool (its label has places for so many).
+/// Disks that a pool is created with at most, as the management API takes it; more are added to it later.
 const DISKS_MAX: usize = 1024;
 /// Parity layouts that are suggested, the widest first. Powers of two of data cells fit blocks of powers of two.
 const DATA_WIDTHS: [u8; 4] = [16, 8, 4, 2];

@@ -141,7 +141,7 @@ fn absurd_disks_do_no_harm() {
     all.extend(disks(10, 0, false, "zero"));
     let suggestions = suggest(&all);
     for one in &suggestions.ranked {
-        assert!(one.disks.len() + one.log_disks.len() + one.cache_disks.len() <= 256);
+        assert!(one.disks.len() + one.log_disks.len() + one.cache_disks.len() <= 1024);
     }
     assert!(suggestions.ranked.len() <= 4 && !suggestions.notes.is_empty());
 }
