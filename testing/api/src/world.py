@@ -25,6 +25,7 @@ NAMES = {
     "projects": ["tank/work", "tank/idle"],
     "volumes": ["tank/one", "tank/two", "tank/work/three", "tank/bare"],
     "snapshots": ["tank/one@first", "tank/two@second", "tank/work/three@third"],
+    "bookmarks": ["tank/one#first"],
     "trash": ["tank/gone"],
     "hosts": ["esx1", "esx2"],
     "host-groups": ["cluster"],
@@ -55,6 +56,7 @@ ON_VAULT = {
 def bodies(disks):
     """A body for each operation that takes one, as a person would send it. Requests differ from these in a field or two."""
     return {
+        "BookmarkCreate": {"snapshot": "tank/two@second", "name": "mark"},
         "DiskScan": {"disks": [disks["vault"][0], disks["free"][0]]},
         "DiskLocate": {"seconds": 1},
         "DiskOnline": {"path": disks["vault"][1]},
@@ -111,7 +113,7 @@ class World:
         self.pools(made)
         mine = {kind: set(names) for kind, names in NAMES.items()}
         # From what holds others back to what is held.
-        for kind in ["mappings", "volumes", "snapshots", "trash", "projects", "levels", "host-groups", "hosts", "tokens", "users", "worksheets", "reports", "thresholds"]:
+        for kind in ["mappings", "volumes", "snapshots", "bookmarks", "trash", "projects", "levels", "host-groups", "hosts", "tokens", "users", "worksheets", "reports", "thresholds"]:
             self.thin(kind, mine[kind] | ALWAYS | (set(self.clones()) if kind == "volumes" else set()))
 
         def need(kind, name, body, also=None):
@@ -135,6 +137,9 @@ class World:
             if snapshot not in owner.names("snapshots"):
                 owner.call("POST", "/api/v1/snapshots", {"name": name, "volumes": [volume]})
                 made.append(snapshot)
+        if "tank/one#first" not in owner.names("bookmarks"):
+            owner.call("POST", "/api/v1/bookmarks", {"snapshot": "tank/one@first"})
+            made.append("tank/one#first")
         # One that is held, or a template, is not deleted.
         for item in owner.call("GET", "/api/v1/snapshots?limit=1000")["items"]:
             if item["name"] in NAMES["snapshots"] and (item["spec"]["held"] or item["spec"]["template"]):

@@ -104,6 +104,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         | Bug::ScrubForgetsSnapshots
         | Bug::SendForgetsHoles
         | Bug::SendPrunesByBirth
+        | Bug::BookmarkForgetsRollback
         | Bug::DeletionForgetsCursor
         | Bug::RestNotGivenToChild => &["lineage"],
         Bug::ReservationNotHeld | Bug::SnapshotReservesNothing => &["reserved"],

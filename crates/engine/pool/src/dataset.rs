@@ -89,6 +89,8 @@ pub(crate) struct Dataset {
     /// Client operations in flight, and those among them that change something; deletion waits for none.
     active: Cell<usize>,
     changing: Cell<usize>,
+    /// Those of them that wait for places.
+    lacking: Cell<usize>,
     /// A snapshot is about to be taken: no client's change starts.
     held: Cell<bool>,
     /// A move lets no client's change start.
@@ -112,6 +114,9 @@ pub(crate) struct Active(Rc<Dataset>);
 
 /// One that changes something.
 pub(crate) struct Changing(Rc<Dataset>);
+
+/// One of these that waits for places.
+pub(crate) struct Lacking<'a>(&'a Dataset);
 
 impl Dataset {
     pub fn new(record: DatasetRecord, tree: Tree) -> Dataset {
@@ -140,6 +145,7 @@ impl Dataset {
             flow: OnceCell::new(),
             active: Cell::new(0),
             changing: Cell::new(0),
+            lacking: Cell::new(0),
             held: Cell::new(false),
             paused: Cell::new(false),
             changes: RefCell::new(None),
@@ -335,6 +341,17 @@ impl Dataset {
         self.changing.get() > 0
     }
 
+    /// Takes note of a change that waits for places.
+    pub fn lacking(&self) -> Lacking<'_> {
+        self.lacking.set(self.lacking.get() + 1);
+        Lacking(self)
+    }
+
+    /// Whether a change waits for places.
+    pub fn lacks_places(&self) -> bool {
+        self.lacking.get() > 0
+    }
+
     /// Whether all that was begun is in the tree.
     pub fn is_settled(&self) -> bool {
         self.changing.get() == 0
@@ -395,6 +412,12 @@ impl Dataset {
 impl Drop for Changing {
     fn drop(&mut self) {
         self.0.changing.set(self.0.changing.get() - 1);
+    }
+}
+
+impl Drop for Lacking<'_> {
+    fn drop(&mut self) {
+        self.0.lacking.set(self.0.lacking.get() - 1);
     }
 }
 

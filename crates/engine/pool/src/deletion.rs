@@ -167,6 +167,7 @@ impl Shard {
         }
         // If this fails, an import goes on from here.
         self.forget_attributes(number).await?;
+        self.forget_bookmarks(number).await?;
         self.between_checkpoints().await?;
         let record = dataset.record.borrow().clone();
         self.datasets.borrow_mut().remove(number);

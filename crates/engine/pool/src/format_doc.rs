@@ -20,7 +20,6 @@ use forebay_device::{
     SuperblockSlot,
 };
 use forebay_log::{Chain, FRAME_HEADER, FrameContext, encode_frame};
-use forebay_qos::Rate;
 use forebay_space::{
     Addr, Bits, CHUNK_ENTRY_BYTES, ChunkEntry, ChunkId, ChunkKind, PTR_BYTES, Ptr, encode_record,
 };
@@ -469,7 +468,7 @@ fn payload_dataset_node_and_frame() {
         format: VolumeFormat::EagerZeroedThick,
         inherits: Inherits(0x35),
         level: Id(0x78),
-        ceiling: Rate { iops: 0x79, bytes: 0x7a },
+        forward_since: 0x79,
         own: Own { blocks: 0x72, since: 0x73, strays: 0x74 },
         added: Added { units: 0x76 },
         retain_until: WallTime(0x7b),
@@ -508,8 +507,8 @@ fn payload_dataset_node_and_frame() {
             ("base", &[0x70]),
             ("received", &[0x71]),
             ("level", &[0x78]),
-            ("requests", &[0x79]),
-            ("bytes", &[0x7a]),
+            ("forward since", &[0x79]),
+            ("of a project", &[]),
             ("peer", &[0x75]),
             ("format", &[2]),
             ("inherits", &[0x35]),

@@ -1,4 +1,4 @@
-//! What a shard has, by number, and by what else it is asked for: an id, the volume that a snapshot is listed under, the snapshot
+//! What a shard has, by number, and by what else it is asked for: an id, the volume that a snapshot or a bookmark is listed under, the snapshot
 //! that a dataset grew from, and whether it is being deleted. A shard may have a million of them, so nothing looks through all.
 //!
 //! Invariants: the indexes say what the records say, and whose record is not as the last checkpoint has it is *touched*. A change of a record goes
@@ -6,7 +6,7 @@
 
 use crate::dataset::Dataset;
 use crate::lineage::Snapshot;
-use crate::record::{DatasetRecord, DatasetState};
+use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use forebay_base::Id;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +36,8 @@ pub(crate) struct Snapshots {
 struct Index {
     by_id: BTreeSet<(Id, u64)>,
     by_parent: BTreeSet<(u64, u64)>,
+    /// Bookmarks, by their volume.
+    bookmarks: BTreeSet<(u64, u64)>,
     deleting: BTreeSet<u64>,
 }
 
@@ -47,6 +49,9 @@ impl Index {
         if record.state == DatasetState::Deleting {
             self.deleting.insert(number);
         }
+        if record.kind == DatasetKind::Bookmark {
+            self.bookmarks.insert((record.volume, number));
+        }
     }
 
     fn remove(&mut self, record: &DatasetRecord) {
@@ -54,6 +59,7 @@ impl Index {
         self.by_id.remove(&(record.id, number));
         record.parent.map(|parent| self.by_parent.remove(&(parent, number)));
         self.deleting.remove(&number);
+        self.bookmarks.remove(&(record.volume, number));
     }
 
     fn of_id(&self, id: Id) -> impl Iterator<Item = u64> {
@@ -112,6 +118,12 @@ impl Datasets {
     /// Those that grew from a snapshot.
     pub fn with_parent(&self, parent: u64) -> impl Iterator<Item = &Rc<Dataset>> {
         self.index.with_parent(parent).map(|number| &self.by_number[&number])
+    }
+
+    /// The bookmarks of a volume, those that are being deleted too.
+    pub fn bookmarks_of(&self, volume: u64) -> impl Iterator<Item = &Rc<Dataset>> {
+        let range = self.index.bookmarks.range((volume, 0)..=(volume, u64::MAX));
+        range.map(|(_, number)| &self.by_number[number])
     }
 
     pub fn deleting(&self) -> impl Iterator<Item = &Rc<Dataset>> {

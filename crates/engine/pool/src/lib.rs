@@ -7,6 +7,7 @@ mod added;
 mod ahead;
 mod assembly;
 mod attributes;
+mod bookmarks;
 mod bounds;
 mod cache;
 mod calibrate;
@@ -104,6 +105,7 @@ mod wanted;
 mod write;
 
 pub use attributes::ATTRIBUTES_BYTES_MAX;
+pub use bookmarks::BookmarkInfo;
 pub use bounds::Bounds;
 pub use cache::ReadFrom;
 pub use cancellation::Cancellation;
@@ -382,10 +384,7 @@ impl Engine {
     pub async fn volumes(&self, pool: Option<&str>) -> Result<Vec<VolumeInfo>, Error> {
         let pool = pool.map(str::to_string);
         let gather = |rt: Rt| async move {
-            let controls = match pool {
-                Some(pool) => vec![find_pool(&rt, &pool)?],
-                None => registry(&rt).controls(),
-            };
+            let controls = controls_of(&rt, pool.as_deref())?;
             let registry = registry(&rt);
             let _turn = registry.switching.lock(0, 0).await;
             let mut volumes = Vec::new();
@@ -476,6 +475,14 @@ fn find_pool(rt: &Rt, pool: &str) -> Result<Rc<Control>, Error> {
         Error::new(ErrorKind::NotFound, pool, "no pool of this name is imported")
             .remedy("List pools with 'forebay pool list'; import one with 'forebay pool import NAME DISK…'")
     })
+}
+
+/// The pools that a question is about: this one, or all.
+fn controls_of(rt: &Rt, pool: Option<&str>) -> Result<Vec<Rc<Control>>, Error> {
+    match pool {
+        Some(pool) => Ok(vec![find_pool(rt, pool)?]),
+        None => Ok(registry(rt).controls()),
+    }
 }
 
 /// Ends client operations, makes the last checkpoint and lets go of the disks.

@@ -32,8 +32,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long clients' changes are held at most. If they do not come to rest meanwhile, one of them waits for a checkpoint.
+/// How long clients' changes are held at most; and where one of them lacks places, for which it may wait until the checkpoint that waits for it.
 const HOLD_MAX: Duration = Duration::from_secs(2);
+const HOLD_SHORT_MAX: Duration = Duration::from_millis(100);
 const HOLD_LOOK: Duration = Duration::from_micros(100);
 /// Nodes that are read together.
 const BATCH: usize = 64;
@@ -112,6 +113,8 @@ pub(crate) struct Arrival {
 pub(crate) enum Rest {
     Reached,
     Busy,
+    /// What has to be held for reserved volumes is not there, and may be after a checkpoint.
+    Short,
     /// What a stream builds upon is not there any more.
     Changed,
 }
@@ -121,8 +124,8 @@ pub(crate) struct Seal {
     pub volume: u64,
     snapshot: DatasetRecord,
     back_to: Option<(Rc<Snapshot>, Tree)>,
-    /// The volume that was received, and how large it is.
-    arrived: Option<(u64, u64)>,
+    /// The volume that was received, how large it is, and whether what it takes the place of had changed.
+    arrived: Option<(u64, u64, bool)>,
 }
 
 /// What a freeze does beside freezing.
@@ -156,8 +159,11 @@ impl Shard {
             self.epoch.set(epoch + 1);
         }
         for seal in &order.seals {
-            if let Some((from, size)) = seal.arrived {
+            if let Some((from, size, goes_back)) = seal.arrived {
                 self.arrive(from, seal.volume, size);
+                if goes_back {
+                    self.datasets.borrow_mut().change(seal.volume, |record| record.forward_since = epoch);
+                }
             }
         }
         let mut seals: BTreeMap<u64, Seal> =
@@ -209,7 +215,7 @@ impl Shard {
             tree.shared = Shared::upto(target.epoch());
             let target = target.record.borrow();
             (record.root, record.height, record.mapped) = (target.root, target.height, target.mapped);
-            record.size = target.size;
+            (record.size, record.forward_since) = (target.size, epoch);
             parents.push((record.number, target.number));
             record.own.strays = record.own.strays.max(target.own.strays);
             dataset.own.set(record.own);
@@ -400,7 +406,7 @@ impl Shard {
         if self.secure_snapshots(sealed, false).await.is_err() {
             held.iter().for_each(|dataset| dataset.hold(false));
             // What was overwritten since the space was looked for comes back with a checkpoint.
-            return if self.expects_space() { Ok(Rest::Busy) } else { Err(IoError::NoSpace) };
+            return if self.expects_space() { Ok(Rest::Short) } else { Err(IoError::NoSpace) };
         }
         let mut seals = Vec::with_capacity(prepared.len());
         for (order, dataset, back_to) in prepared {
@@ -415,7 +421,12 @@ impl Shard {
             let (created, scheduled, retain_until) = (order.created, order.scheduled, order.retain_until);
             let (origin, arrived) = match order.purpose {
                 Purpose::Arrive(Arrival { origin, size, .. }) => {
-                    (origin, self.reception(order.volume).map(|from| (from.number(), size)))
+                    let arrived = self.reception(order.volume).map(|from| {
+                        let is_same = Rc::ptr_eq(&from, &dataset);
+                        let goes_back = !is_same && self.is_changed(&dataset, from.record.borrow().base);
+                        (from.number(), size, goes_back)
+                    });
+                    (origin, arrived)
                 }
                 Purpose::Keep | Purpose::BackTo(_) => (Id(0), None),
             };
@@ -431,6 +442,8 @@ impl Shard {
     pub async fn come_to_rest(&self, volumes: &[Rc<Dataset>], patience: Duration) -> bool {
         let start = self.rt.now();
         let is_over = || {
+            let is_short = volumes.iter().any(|dataset| dataset.lacks_places());
+            let patience = if is_short { patience.min(HOLD_SHORT_MAX) } else { patience };
             self.rt.now().since(start) > patience.as_nanos() as u64
                 || self.is_suspended()
                 || self.stopping.get()
@@ -529,6 +542,7 @@ impl Shard {
             block_shift: was.block_shift,
             family: was.family,
             parent: Some(was.number),
+            forward_since: was.forward_since,
             own: was.own.shared_at(was.epoch),
             ..new
         };
@@ -575,6 +589,7 @@ impl Shard {
                         family: now.family,
                         epoch: now.epoch,
                         parent: now.parent,
+                        forward_since: now.forward_since,
                         own: now.own,
                         added: now.added,
                         ..record

@@ -18,7 +18,7 @@ use crate::registry::registry;
 use crate::shard::Shard;
 use crate::spec::{ProjectChange, ProjectInfo, ProjectProperties, Setting, Source, Sources};
 use crate::volumes::{check_block_size, check_name};
-use crate::{Engine, find_pool};
+use crate::{Engine, controls_of, find_pool};
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Id, MIB, WallTime};
 use forebay_runtime::Rt;
@@ -475,12 +475,8 @@ impl Engine {
     pub async fn projects(&self, pool: Option<&str>) -> Result<Vec<ProjectInfo>, Error> {
         let pool = pool.map(str::to_string);
         let gather = |rt: Rt| async move {
-            let controls = match pool {
-                Some(pool) => vec![find_pool(&rt, &pool)?],
-                None => registry(&rt).controls(),
-            };
             let mut all = Vec::new();
-            for control in controls {
+            for control in controls_of(&rt, pool.as_deref())? {
                 let projects = control.projects.borrow().clone();
                 all.extend(control.describe_projects(projects).await?);
             }

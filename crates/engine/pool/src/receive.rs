@@ -25,7 +25,7 @@ use crate::spec::{SnapshotInfo, SyncPolicy};
 use crate::stream::{Decoder, Header, Record, StreamError, Totals};
 use crate::volume::LocalVolume;
 use crate::volumes::{check_name, check_size};
-use crate::{Engine, find_pool};
+use crate::{Engine, controls_of};
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Id, MIB, WallTime};
 use forebay_runtime::{Remote, Rt};
@@ -665,12 +665,8 @@ impl Engine {
     pub async fn receptions(&self, pool: Option<&str>) -> Result<Vec<ReceptionInfo>, Error> {
         let pool = pool.map(str::to_string);
         let gather = |rt: Rt| async move {
-            let controls = match pool {
-                Some(pool) => vec![find_pool(&rt, &pool)?],
-                None => registry(&rt).controls(),
-            };
             let mut all = Vec::new();
-            for control in controls {
+            for control in controls_of(&rt, pool.as_deref())? {
                 all.extend(control.reception_list().await?);
             }
             Ok(all)

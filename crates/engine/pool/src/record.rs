@@ -1,11 +1,11 @@
-//! A dataset's line in the catalogue: a volume, a snapshot of one, or the pool's own.
+//! A dataset's line in the catalogue: a volume, a snapshot of one, a bookmark, a project, or the pool's own.
 //!
 //! ```text
 //!   0 number 8     8 kind 1   9 state 1   10 sync 1   11 log2 of block bytes 1   12 height 1   13 compression 1   14 format 1   15 inherits 1
 //!  16 id 16       32 family 16   48 size 8   56 created 8   64 root 32   96 mapped blocks 8   104 mapped units 8   112 parent 8   120 volume 8
 //! 128 epoch 8    136 deleted before leaf 8   144 flags 4   148 zero 4   152 seconds 4   156 keep 4   160 deleted 8
 //! 168 own blocks 8   176 own since 8   184 strays 8   192 added units 8   200 origin 16   216 base 16   232 received 8   240 level 16
-//! 256 peer 16    272 ceiling 16   288 quota 8   296 retain until 8   304 name length 2   306 name 200   506 zero 6
+//! 256 peer 16    272 ceiling 16, or forward since 8   288 quota 8   296 retain until 8   304 name length 2   306 name 200   506 zero 6
 //! ```
 //!
 //! Where one kind of dataset has a field that another has no use for (a project its ceiling and quota, a volume its peer), the other may get a
@@ -47,6 +47,8 @@ pub(crate) enum DatasetKind {
     Snapshot,
     /// What volumes inherit: see [`crate::projects`]. It has no blocks.
     Project,
+    /// A moment of a volume: see [`crate::bookmarks`]. It has no blocks.
+    Bookmark,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,14 +70,16 @@ pub(crate) struct DatasetRecord {
     pub name: String,
     /// What the nodes of its tree say that they belong to: the first volume of those that descend from each other.
     pub family: Id,
-    /// Of a snapshot: when it was sealed. Nothing in it was born later.
+    /// Of a snapshot: when it was sealed. Nothing in it was born later. Of a bookmark, that of its snapshot.
     pub epoch: u64,
     /// Of a snapshot that is being deleted: the leaves before this one are done.
     pub cursor: u64,
     /// Number of the snapshot that it grew from.
     pub parent: Option<u64>,
-    /// Of a snapshot: the number of the volume that it is listed under.
+    /// Of a snapshot and a bookmark: the number of the volume that it is listed under.
     pub volume: u64,
+    /// Of a volume and its snapshots: what was born up to this epoch may have come back to it later. From then on it has only gone forward.
+    pub forward_since: u64,
     /// Of a snapshot: it cannot be deleted before this time of the pool's clock. Zero for any time.
     pub retain_until: WallTime,
     pub held: bool,
@@ -84,7 +88,8 @@ pub(crate) struct DatasetRecord {
     pub schedule: SnapshotSchedule,
     /// Of a volume in the trash: since when.
     pub deleted: WallTime,
-    /// Of a snapshot that was received, or is being received: the id of the snapshot that it is a copy of. Zero for none.
+    /// Of a snapshot that was received, or is being received: the id of the snapshot that it is a copy of. Zero for none. Of a bookmark: what its
+    /// snapshot is known by in streams.
     pub origin: Id,
     /// Of a volume that is being received: the origin of the snapshot that it began as. Zero when it began empty.
     pub base: Id,
@@ -146,6 +151,7 @@ impl DatasetRecord {
             cursor: 0,
             parent: None,
             volume: 0,
+            forward_since: 0,
             retain_until: WallTime(0),
             held: false,
             template: false,
@@ -193,6 +199,7 @@ impl DatasetRecord {
             DatasetKind::Attributes => 2,
             DatasetKind::Snapshot => 3,
             DatasetKind::Project => 4,
+            DatasetKind::Bookmark => 5,
         };
         let state = match self.state {
             DatasetState::Live => 0,
@@ -220,7 +227,11 @@ impl DatasetRecord {
         w.u32(flags).zeros(4).u32(self.schedule.every_seconds).u32(self.schedule.keep).u64(self.deleted.0);
         w.u64(self.own.blocks).u64(self.own.since).u64(self.own.strays).u64(self.added.units as u64);
         w.u128(self.origin.0).u128(self.base.0).u64(self.received).u128(self.level.0).u128(self.peer.0);
-        w.u64(self.ceiling.iops).u64(self.ceiling.bytes).u64(self.quota).u64(self.retain_until.0);
+        let (first, second) = match self.kind {
+            DatasetKind::Project => (self.ceiling.iops, self.ceiling.bytes),
+            _ => (self.forward_since, 0),
+        };
+        w.u64(first).u64(second).u64(self.quota).u64(self.retain_until.0);
         w.u16(self.name.len() as u16).text(&self.name, NAME_MAX);
         bytes
     }
@@ -242,7 +253,7 @@ impl DatasetRecord {
         let added = Added { units: r.u64()? as i64 };
         let (origin, base, received) = (Id(r.u128()?), Id(r.u128()?), r.u64()?);
         let (level, peer) = (Id(r.u128()?), Id(r.u128()?));
-        let (ceiling, quota) = (Rate { iops: r.u64()?, bytes: r.u64()? }, r.u64()?);
+        let (first, second, quota) = (r.u64()?, r.u64()?, r.u64()?);
         let (retain_until, _, name) = (WallTime(r.u64()?), r.u16()?, r.text(NAME_MAX)?);
         let format = match format {
             0 => VolumeFormat::Thin,
@@ -270,7 +281,12 @@ impl DatasetRecord {
             2 => DatasetKind::Attributes,
             3 => DatasetKind::Snapshot,
             4 => DatasetKind::Project,
+            5 => DatasetKind::Bookmark,
             _ => return Ok(None),
+        };
+        let (ceiling, forward_since) = match kind {
+            DatasetKind::Project => (Rate { iops: first, bytes: second }, 0),
+            _ => (Rate::default(), first),
         };
         let are_numbers = number.max(volume).max(parent.unwrap_or(0)) < NUMBERS_MAX;
         let sane = are_numbers
@@ -297,6 +313,7 @@ impl DatasetRecord {
             cursor,
             parent,
             volume,
+            forward_since,
             retain_until,
             held: flags & FLAG_HELD != 0,
             template: flags & FLAG_TEMPLATE != 0,
@@ -341,6 +358,7 @@ mod tests {
             cursor: 9,
             parent: Some(0),
             volume: 4,
+            forward_since: 11,
             retain_until: WallTime(13),
             held: true,
             scheduled: true,
@@ -348,7 +366,6 @@ mod tests {
             format: VolumeFormat::EagerZeroedThick,
             inherits: Inherits::SYNC,
             level: Id(10),
-            ceiling: Rate { iops: 11, bytes: 12 },
             own: Own { blocks: 5, since: 6, strays: 7 },
             added: Added { units: -8 },
             quota: 9,
@@ -367,6 +384,10 @@ mod tests {
             let moving = DatasetRecord { state, peer: Id(8), ..fresh.clone() };
             assert_eq!(DatasetRecord::decode(&moving.encode()), Ok(Some(moving)));
         }
+        let ceiling = Rate { iops: 11, bytes: 12 };
+        let project =
+            DatasetRecord { ceiling, ..DatasetRecord::new(DatasetKind::Project, Id(5), 12, 0, "p".into()) };
+        assert_eq!(DatasetRecord::decode(&project.encode()), Ok(Some(project)));
         let mut unknown = trashed.encode();
         unknown[9] = 6;
         assert_eq!(DatasetRecord::decode(&unknown), Ok(None));

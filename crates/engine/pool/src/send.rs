@@ -2,7 +2,9 @@
 //!
 //! Two trees are walked side by side, from left to right. Where both have the same node, all below it is the same, whoever it belongs to;
 //! where the snapshot has none, what the base has there is cleared without being looked at. So what is read is proportional to
-//! what differs. When something was born does not tell: a volume that went back to an older snapshot has again what is older than the base.
+//! what differs. When something was born does not tell: a volume that went back to an older snapshot has again what is older than the base. Where
+//! the base is a bookmark, there is one tree only, and birth tells ([`crate::bookmarks`]); of what is a hole now, nobody knows what was there, so it
+//! is cleared.
 //!
 //! The walk is a value that goes to the shard for each piece of the stream and comes back with it; in between nothing runs, so a
 //! receiver that is slow costs nothing but that value: at most the nodes' children on the way down, and 16 leaves. The snapshot and
@@ -14,7 +16,7 @@ use crate::error::{Error, ErrorKind, IoError};
 use crate::lineage::Snapshot;
 use crate::parts::IN_PART;
 use crate::read::{cut, follows};
-use crate::record::DatasetRecord;
+use crate::record::{DatasetKind, DatasetRecord};
 use crate::registry::{call, registry};
 use crate::shard::Shard;
 use crate::stream::{DATA_BYTES_MAX, Encoder, Header};
@@ -23,7 +25,7 @@ use forebay_base::planted::{Bug, active};
 use forebay_qos::Task;
 use forebay_runtime::{Buf, Remote};
 use forebay_space::Ptr;
-use forebay_tree::{FANOUT, NODE_BYTES, NodeHeader, decode_ptrs, leaves_end};
+use forebay_tree::{FANOUT, NODE_BYTES, NodeHeader, decode_ptrs, height_for, leaves_end};
 use futures_util::future::join_all;
 use std::collections::VecDeque;
 use std::fmt;
@@ -64,7 +66,8 @@ impl FromStr for ResumeToken {
 /// What of a snapshot is sent.
 #[derive(Clone, Debug, Default)]
 pub struct SendOptions {
-    /// Only what makes it of this snapshot: `VOLUME@NAME` in the same pool, `@NAME` of the same volume, or a UUID.
+    /// Only what makes it of this snapshot: `VOLUME@NAME` in the same pool, `@NAME` of the same volume, or a UUID; or of this bookmark, `VOLUME#NAME` or
+    /// `#NAME`.
     pub from: Option<String>,
     /// Goes on where the receiver is; it names the base as well.
     pub resume: Option<ResumeToken>,
@@ -105,6 +108,8 @@ enum Run {
 struct Walk {
     own: Side,
     base: Side,
+    /// The base is a bookmark: what was born after this epoch differs.
+    since: Option<u64>,
     /// Of the larger one.
     blocks: u64,
     from: u64,
@@ -123,13 +128,20 @@ impl Walk {
             family: record.family,
         };
         let nothing = Side { root: Ptr::HOLE, height: 0, family: own.family };
-        let (own_side, base_side) = (side(own), base.map_or(nothing, side));
+        let marked = |mark: &DatasetRecord| Side { height: height_for(mark.blocks()), ..nothing };
+        let (base_side, since) = match base {
+            None => (nothing, None),
+            Some(mark) if mark.kind == DatasetKind::Bookmark => (marked(mark), Some(mark.epoch)),
+            Some(base) => (side(base), None),
+        };
+        let own_side = side(own);
         let level = own_side.height.max(base_side.height);
         let root = |side: &Side| if side.height == level { side.root } else { Ptr::HOLE };
         let place = Place { level, index: 0, own: root(&own_side), base: root(&base_side) };
         Walk {
             own: own_side,
             base: base_side,
+            since,
             blocks: own.blocks().max(base.map_or(0, DatasetRecord::blocks)),
             from,
             run_max: DATA_BYTES_MAX >> own.block_shift,
@@ -143,6 +155,14 @@ impl Walk {
         level <= side.height || index > 0
     }
 
+    /// Whether a tree has something else where the other one has `base`, or may have.
+    fn differs(&self, own: &Ptr, base: &Ptr) -> bool {
+        match self.since {
+            Some(epoch) => own.is_hole() || own.birth() > epoch,
+            None => own != base,
+        }
+    }
+
     /// Whether the trees may differ below a place.
     fn is_open(&self, place: &Place) -> bool {
         let Place { level, index, .. } = *place;
@@ -151,7 +171,9 @@ impl Walk {
             && !place.base.is_hole()
             && !place.own.is_hole()
             && place.own.birth() <= self.base.root.birth();
-        (!known || place.own != place.base) && place.end().saturating_mul(FANOUT) > self.from && !is_old
+        (!known || self.differs(&place.own, &place.base))
+            && place.end().saturating_mul(FANOUT) > self.from
+            && !is_old
     }
 
     fn add(&mut self, block: u64, own: Ptr) {
@@ -180,7 +202,7 @@ impl Walk {
 
     fn leaf(&mut self, place: &Place, own: &[Ptr], base: &[Ptr]) {
         for ((own, base), block) in own.iter().zip(base).zip(place.index * FANOUT..) {
-            if own != base && block >= self.from {
+            if (self.from..self.blocks).contains(&block) && self.differs(own, base) {
                 self.add(block, *own);
             }
         }
@@ -449,39 +471,62 @@ impl Control {
                     .remedy("Name the snapshot whose stream broke off"));
             }
             (_, Some(ResumeToken { base: Some(base), .. })) => {
-                let found = self.find_origin(shard, record.family, base).await?;
+                let snapshot = self.find_origin(shard, record.family, base).await?;
+                let mark = self.find_bookmark(shard, record.volume, base).await?;
+                let found = match (snapshot, mark) {
+                    (Some(id), _) => Some(id.to_string()),
+                    (None, Some(mark)) => Some(format!("{volume}#{}", mark.name)),
+                    (None, None) => None,
+                };
                 let gone =
                     || missing(format!("the base that the token names ({base}) is not there any more"));
-                Some(found.ok_or_else(gone)?.to_string())
+                Some(found.ok_or_else(gone)?)
             }
             (_, Some(_)) | (None, None) => None,
-            (Some(from), None) => Some(match from.strip_prefix('@') {
-                Some(own) => format!("{volume}@{own}"),
-                None => from.clone(),
-            }),
+            (Some(from), None) if from.starts_with(['@', '#']) => Some(format!("{volume}{from}")),
+            (Some(from), None) => Some(from.clone()),
         };
         let mut all_lent = vec![lent];
         let mut base = None;
         if let Some(from) = from {
             let from = from.strip_prefix(&format!("{}/", self.name())).unwrap_or(&from);
-            let (base_shard, base_record, lent, _) = self.lend(from).await?;
-            let message = if base_record.id == record.id {
-                "a snapshot is not its own base".to_string()
-            } else if base_shard != shard || base_record.family != record.family {
-                format!("{} is not of the same family: neither grew from the other", self.object(from))
+            let refused = |message: String, remedy: &str| {
+                Err(Error::new(ErrorKind::Invalid("from"), &*object, message).remedy(remedy))
+            };
+            if from.contains('#') {
+                let (_, mark) = self.bookmark(from).await?;
+                if !mark.leads_to(&record) {
+                    let message = format!(
+                        "{} is no base of it: it is of another volume, or not older, or the volume was rolled back after it",
+                        self.object(from)
+                    );
+                    return refused(
+                        message,
+                        "Name a snapshot that is still there, or send the whole snapshot",
+                    );
+                }
+                base = Some(mark);
             } else {
+                let remedy = "Name a snapshot of the same volume, or the one that it was cloned from";
+                let (base_shard, base_record, lent, _) = self.lend(from).await?;
+                if base_record.id == record.id {
+                    return refused("a snapshot is not its own base".into(), remedy);
+                }
+                if base_shard != shard || base_record.family != record.family {
+                    let message = format!(
+                        "{} is not of the same family: neither grew from the other",
+                        self.object(from)
+                    );
+                    return refused(message, remedy);
+                }
                 all_lent.push(lent);
                 base = Some(base_record);
-                String::new()
-            };
-            if !message.is_empty() {
-                return Err(Error::new(ErrorKind::Invalid("from"), &*object, message)
-                    .remedy("Name a snapshot of the same volume, or the one that it was cloned from"));
             }
         }
         let block = options.resume.map_or(0, |token| token.block);
         let header = Header {
             snapshot: record.stream_id(),
+            // Of a bookmark, too: that is its origin.
             base: base.as_ref().map(DatasetRecord::stream_id),
             block_shift: record.block_shift,
             size: record.size,

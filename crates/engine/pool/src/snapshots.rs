@@ -12,7 +12,7 @@ use crate::reserve::Attempt;
 use crate::shard::Shard;
 use crate::spec::{SnapshotChange, SnapshotInfo, VolumeInfo};
 use crate::steps::Steps;
-use crate::{Engine, find_pool};
+use crate::{Engine, controls_of, find_pool};
 use forebay_base::{Id, WallTime};
 use forebay_runtime::Rt;
 use futures_util::future::join_all;
@@ -243,6 +243,7 @@ impl Control {
     ) -> Result<(), Error> {
         let mut by_shard: BTreeMap<usize, Vec<SealOrder>> = BTreeMap::new();
         orders.into_iter().for_each(|(shard, order)| by_shard.entry(shard).or_default().push(order));
+        let mut is_short = false;
         for _ in 0..SEAL_TRIES {
             let request = |(&shard, orders): (&usize, &Vec<SealOrder>)| {
                 let (done, rest) = (Cell::new(None), Cell::new(Rest::Reached));
@@ -253,7 +254,10 @@ impl Control {
             self.checkpoint().await?;
             match requests.iter().map(|request| request.rest.get()).find(|rest| *rest != Rest::Reached) {
                 Some(Rest::Changed) => return Err(self.changed(name)),
-                Some(_) => continue,
+                Some(rest) => {
+                    is_short = rest == Rest::Short;
+                    continue;
+                }
                 None => {}
             }
             for request in &requests {
@@ -261,6 +265,9 @@ impl Control {
                 done.map_err(|error| self.snapshot_error(name, error))?;
             }
             return Ok(());
+        }
+        if is_short {
+            return Err(self.snapshot_error(name, IoError::NoSpace));
         }
         Err(Error::new(
             ErrorKind::Conflict,
@@ -563,12 +570,8 @@ impl Engine {
     pub async fn snapshots(&self, pool: Option<&str>) -> Result<Vec<SnapshotInfo>, Error> {
         let pool = pool.map(str::to_string);
         let gather = |rt: Rt| async move {
-            let controls = match pool {
-                Some(pool) => vec![find_pool(&rt, &pool)?],
-                None => registry(&rt).controls(),
-            };
             let mut all = Vec::new();
-            for control in controls {
+            for control in controls_of(&rt, pool.as_deref())? {
                 all.extend(control.snapshot_list().await?);
             }
             Ok(all)
@@ -600,7 +603,7 @@ impl Engine {
     }
 
     /// The same for what changes something.
-    async fn on_writable_owner<T, F, W>(&self, snapshot: &str, work: F) -> Result<T, Error>
+    pub(crate) async fn on_writable_owner<T, F, W>(&self, snapshot: &str, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(Rc<Control>, String) -> W + Send + 'static,

@@ -18,7 +18,7 @@ use crate::registry::registry;
 use crate::shard::Shard;
 use crate::spec::{Severity, TRASH_KEEP_SECONDS, TrashInfo, VolumeInfo};
 use crate::utc::utc;
-use crate::{Engine, find_pool};
+use crate::{Engine, controls_of, find_pool};
 use forebay_base::{Id, Nanos, WallTime};
 use forebay_runtime::Rt;
 use std::cell::{Cell, RefCell};
@@ -307,12 +307,8 @@ impl Engine {
     pub async fn trash(&self, pool: Option<&str>) -> Result<Vec<TrashInfo>, Error> {
         let pool = pool.map(str::to_string);
         let gather = |rt: Rt| async move {
-            let controls = match pool {
-                Some(pool) => vec![find_pool(&rt, &pool)?],
-                None => registry(&rt).controls(),
-            };
             let mut all = Vec::new();
-            for control in controls {
+            for control in controls_of(&rt, pool.as_deref())? {
                 all.extend(control.trash_list().await?);
             }
             Ok(all)

@@ -161,6 +161,7 @@ impl LocalVolume {
             // What was found goes back: others may need just that.
             places.give_back();
             has_waited = true;
+            let _lacking = self.dataset.lacking();
             if self.dataset.claim() == Claim::Reserved {
                 // What is held is enough for one at a time.
                 turn = Some(self.shard.reserved_turn.lock(0, 0).await);

@@ -106,12 +106,34 @@ fn a_copy_in_another_pool_follows_its_volume() {
     let back = send(&place, &["vault/web/a@two", "--from", "@one"], "back");
     assert_eq!(back.len(), change.len(), "what came is what would be sent on");
 
+    // The base goes, and a bookmark of it is enough.
+    let made = place.json(&["bookmark", "create", "tank/web/a@two"]);
+    assert_eq!(made["name"], "tank/web/a#two", "{made}");
+    place.run(&["bookmark", "create", "tank/web/a@two"]).expect(4).says("a bookmark with this name exists");
+    place.run(&["bookmark", "create", "tank/web/a@two", "again", "--dry-run"]).expect(0);
+    place.run(&["snapshot", "delete", "tank/web/a@two", "--yes"]).expect(0);
+    fill(&daemon, "tank/web/a", 500..510, 3);
+    place.run(&["snapshot", "create", "tank/web/a@three"]).expect(0);
+    let since = send(&place, &["tank/web/a@three", "--from", "#two"], "since");
+    assert!(since.len() < 20 * BLOCK, "{} bytes", since.len());
+    receive(&place, "since", &["vault/web/a", "--force"]).expect(0);
+    expect(&daemon, "vault/web/a", 500..510, 3);
+    expect(&daemon, "vault/web/a", 100..200, 2);
+    place.run(&["snapshot", "rollback", "tank/web/a@one", "--force", "--yes"]).expect(0);
+    place.run(&["snapshot", "create", "tank/web/a@back"]).expect(0);
+    let refused = place.run(&["snapshot", "send", "tank/web/a@back", "--from", "tank/web/a#two"]).expect(2);
+    refused.says("was rolled back after it");
+    assert_eq!(place.json(&["bookmark", "list", "tank/web/a"])["items"], json!([made]));
+    place.run(&["bookmark", "delete", "tank/web/a#two", "--yes"]).expect(0);
+    place.run(&["bookmark", "delete", "tank/web/a#two", "--yes"]).expect(3).says("no such bookmark");
+    assert_eq!(place.json(&["bookmark", "list", "--pool", "tank"])["items"], json!([]));
+
     // What is no stream, and what is not there.
     fs::write(place.path().join("text"), "not a stream, but long enough to be one's first record")
         .expect("written");
     receive(&place, "text", &["vault/x"]).expect(2).says("no record");
     place.run(&["snapshot", "send", "tank/web/a@none"]).expect(3);
-    place.run(&["snapshot", "send", "tank/web/a@two", "--resume", "x"]).expect(2);
+    place.run(&["snapshot", "send", "tank/web/a@three", "--resume", "x"]).expect(2);
     let events = place.run(&["event", "list"]).expect(0).out;
     assert!(events.contains("snapshot.received") && events.contains("snapshot.receive_stopped"), "{events}");
     // Who has read a whole volume is written down, and who could not, too.

@@ -171,6 +171,8 @@ pub enum Bug {
     SendForgetsHoles,
     /// A stream leaves out what was born before its base, though the base may not have it.
     SendPrunesByBirth,
+    /// A bookmark is taken for a base though its volume was rolled back after it.
+    BookmarkForgetsRollback,
     /// A volume advances to a received snapshot over what was written to it since.
     ReceiveOverChanges,
     /// A move leaves out what changed while it copied.
@@ -245,7 +247,7 @@ pub enum Bug {
 
 impl Bug {
     /// What has to be caught: all but one by the simulator's suite.
-    pub const ALL: [Bug; 95] = [
+    pub const ALL: [Bug; 96] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -326,6 +328,7 @@ impl Bug {
         Bug::SnapshotReservesNothing,
         Bug::SendForgetsHoles,
         Bug::SendPrunesByBirth,
+        Bug::BookmarkForgetsRollback,
         Bug::CheckpointTakesTurns,
         Bug::FlushTrustsPolicy,
         Bug::HolesTakenForDurable,

@@ -101,6 +101,8 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::SnapshotSet>(&mut schemas);
     all::<crate::SnapshotRollback>(&mut schemas);
     all::<crate::SnapshotClone>(&mut schemas);
+    all::<crate::Bookmark>(&mut schemas);
+    all::<crate::BookmarkCreate>(&mut schemas);
     all::<crate::Reception>(&mut schemas);
     all::<crate::Host>(&mut schemas);
     all::<crate::HostCreate>(&mut schemas);

@@ -9,6 +9,7 @@
 //! No I/O, and nothing of the engine: a client in another language sees exactly this.
 
 mod alerts;
+mod bookmarks;
 mod channels;
 mod damage;
 mod document;
@@ -33,6 +34,7 @@ mod users;
 mod volumes;
 
 pub use alerts::*;
+pub use bookmarks::*;
 pub use channels::*;
 pub use damage::{DamagedRange, PoolDamage};
 pub use document::document;

@@ -82,8 +82,8 @@ operations! {
     VolumeCreate, VolumeShow, VolumeSet, VolumeDelete, VolumePromote, VolumeReclaim, VolumeMove, VolumeTrace, MoveList,
     MoveKeep, MoveAbandon, ProjectList, ProjectCreate, ProjectShow, ProjectSet, ProjectDelete, TrashList,
     TrashShow, TrashRestore, TrashPurge, SnapshotList, SnapshotCreate, SnapshotShow, SnapshotSet,
-    SnapshotDelete, SnapshotRollback, SnapshotClone, SnapshotSend, SnapshotReceive, ReceptionList,
-    ReceptionDelete, HostList, HostCreate, HostShow, HostSet, HostDelete, HostGroupList, HostGroupCreate,
+    SnapshotDelete, SnapshotRollback, SnapshotClone, SnapshotSend, SnapshotReceive, BookmarkList,
+    BookmarkCreate, BookmarkShow, BookmarkDelete, ReceptionList, ReceptionDelete, HostList, HostCreate, HostShow, HostSet, HostDelete, HostGroupList, HostGroupCreate,
     HostGroupShow, HostGroupSet, HostGroupDelete, LevelList, LevelCreate, LevelShow, LevelSet, LevelDelete,
     MappingList, MappingCreate, MappingShow, MappingDelete, SessionList, SessionDrop, TaskList, TaskShow,
     TaskCancel, EventList, TokenList, TokenCreate, TokenDelete, SetupShow, SetupFinish, SetupLink,
@@ -108,7 +108,7 @@ impl Operation {
             PoolAdd | PoolScrub | PoolTrim | PoolCalibrate | DamageAccept => Method::Post,
             DiskReplace | DiskOffline | DiskOnline | DiskClear | DiskLocate => Method::Post,
             VolumePromote | VolumeReclaim | VolumeMove | MoveKeep => Method::Post,
-            TrashRestore | ProjectCreate => Method::Post,
+            TrashRestore | ProjectCreate | BookmarkCreate => Method::Post,
             SnapshotCreate | SnapshotRollback | SnapshotClone | SnapshotReceive => Method::Post,
             HostCreate | HostGroupCreate | LevelCreate | MappingCreate | ThresholdCreate => Method::Post,
             SetupFinish | SetupLink | LoginCreate | UserCreate | WorksheetCreate | ReportCreate
@@ -118,7 +118,9 @@ impl Operation {
             PoolDestroy | GroupRemove | DiskRemove | VolumeDelete | SnapshotDelete | TokenDelete => {
                 Method::Delete
             }
-            TrashPurge | HostDelete | HostGroupDelete | MappingDelete | SessionDrop => Method::Delete,
+            BookmarkDelete | TrashPurge | HostDelete | HostGroupDelete | MappingDelete | SessionDrop => {
+                Method::Delete
+            }
             ReceptionDelete | ProjectDelete | LevelDelete | MoveAbandon | ThresholdDelete => Method::Delete,
             LoginEnd | UserDelete | WorksheetDelete | ReportDelete | ChannelDelete => Method::Delete,
             _ => Method::Get,
@@ -171,6 +173,8 @@ impl Operation {
             SnapshotClone => "/api/v1/snapshots/{snapshot}/clone",
             SnapshotSend => "/api/v1/snapshots/{snapshot}/stream",
             SnapshotReceive => "/api/v1/volumes/{volume}/receive",
+            BookmarkList | BookmarkCreate => "/api/v1/bookmarks",
+            BookmarkShow | BookmarkDelete => "/api/v1/bookmarks/{bookmark}",
             ReceptionList => "/api/v1/receptions",
             ReceptionDelete => "/api/v1/receptions/{volume}",
             HostList | HostCreate => "/api/v1/hosts",
@@ -234,6 +238,7 @@ impl Operation {
             VolumePromote | SnapshotCreate | SnapshotSet | SnapshotDelete => Access::Operator,
             SnapshotRollback | SnapshotClone | TrashRestore | TrashPurge => Access::Operator,
             SnapshotSend | SnapshotReceive | ReceptionDelete => Access::Operator,
+            BookmarkCreate | BookmarkDelete => Access::Operator,
             VolumeReclaim | VolumeMove | VolumeTrace | MoveKeep | MoveAbandon => Access::Operator,
             HostCreate | HostSet | HostDelete => Access::Operator,
             HostGroupCreate | HostGroupSet | HostGroupDelete => Access::Operator,
@@ -292,6 +297,7 @@ impl Operation {
             ProjectCreate => Some("ProjectCreate"),
             ProjectSet => Some("ProjectSet"),
             TrashRestore => Some("TrashRestore"),
+            BookmarkCreate => Some("BookmarkCreate"),
             SnapshotCreate => Some("SnapshotCreate"),
             SnapshotSet => Some("SnapshotSet"),
             SnapshotRollback => Some("SnapshotRollback"),
@@ -352,6 +358,9 @@ impl Operation {
             SnapshotClone => ReplyBody::Created("Volume"),
             SnapshotSend => ReplyBody::Stream,
             SnapshotReceive => ReplyBody::Created("Snapshot"),
+            BookmarkList => ReplyBody::Page("Bookmark"),
+            BookmarkCreate => ReplyBody::Created("Bookmark"),
+            BookmarkShow => ReplyBody::Object("Bookmark"),
             ReceptionList => ReplyBody::Page("Reception"),
             TaskList => ReplyBody::Page("Task"),
             TaskShow | TaskCancel => ReplyBody::Object("Task"),
@@ -373,6 +382,7 @@ impl Operation {
             MappingShow => ReplyBody::Object("Mapping"),
             SessionList => ReplyBody::Page("Session"),
             VolumeDelete | TrashPurge | SnapshotDelete | TokenDelete => ReplyBody::Nothing,
+            BookmarkDelete => ReplyBody::Nothing,
             HostDelete | HostGroupDelete | MappingDelete | SessionDrop => ReplyBody::Nothing,
             ReceptionDelete | ProjectDelete | LevelDelete | MoveAbandon => ReplyBody::Nothing,
             SetupShow => ReplyBody::Object("Setup"),
@@ -443,7 +453,7 @@ impl Operation {
             DiskList | VolumeList | ProjectList | TrashList | ReceptionList => {
                 &[Parameter::Limit, Parameter::Cursor, Parameter::Filter, Parameter::Sort, Parameter::Pool]
             }
-            SnapshotList => &[
+            SnapshotList | BookmarkList => &[
                 Parameter::Limit,
                 Parameter::Cursor,
                 Parameter::Filter,
@@ -475,6 +485,7 @@ impl Operation {
             PoolSet | TrashRestore | TrashPurge => &[Parameter::DryRun],
             VolumeReclaim | VolumeMove | MoveKeep | MoveAbandon => &[Parameter::DryRun],
             SnapshotCreate | SnapshotSet | SnapshotDelete => &[Parameter::DryRun],
+            BookmarkCreate | BookmarkDelete => &[Parameter::DryRun],
             SnapshotRollback | ReceptionDelete => &[Parameter::DryRun],
             SnapshotSend => &[Parameter::From, Parameter::Resume],
             VolumeTrace => &[Parameter::Seconds],

@@ -1,5 +1,6 @@
 //! The command line as clap sees it. What it says is committed as `docs/cli.md`.
 
+use crate::bookmarks::Bookmark;
 use crate::channels::ChannelCommand;
 use crate::disks::Disk;
 use crate::hosts::{Host, SessionCommand};
@@ -68,6 +69,9 @@ pub enum Noun {
     /// Snapshots: volumes as they were
     #[command(subcommand)]
     Snapshot(Snapshot),
+    /// Bookmarks: moments of volumes, from which increments are sent when the snapshots are gone
+    #[command(subcommand)]
+    Bookmark(Bookmark),
     /// Clones: volumes made of snapshots
     #[command(subcommand)]
     Clone(CloneCommand),

@@ -6,6 +6,7 @@
 
 mod arguments;
 mod backup;
+mod bookmarks;
 mod channels;
 mod client;
 mod commands;
@@ -158,6 +159,7 @@ fn execute(arguments: Arguments, matches: &ArgMatches, local: &Local) -> Result<
         Noun::Project(command) => session(data_given)?.project(command),
         Noun::Volume(command) => session(data_given)?.volume(command),
         Noun::Snapshot(command) => session(data_given)?.snapshot(command),
+        Noun::Bookmark(command) => session(data_given)?.bookmark(command),
         Noun::Clone(command) => session(data_given)?.clone_command(command),
         Noun::Host(command) => session(data_given)?.host(command),
         Noun::Level(command) => session(data_given)?.level(command),
@@ -328,6 +330,12 @@ mod tests {
             "snapshot send tank/a@t --from @s",
             "snapshot send tank/a@t --resume x",
             "snapshot receive vault/a --discard-changes --force",
+            "bookmark create tank/a@s",
+            "bookmark create tank/a@s old --dry-run",
+            "bookmark list tank/a",
+            "bookmark list --pool tank --json",
+            "bookmark delete tank/a#s --yes",
+            "snapshot send tank/a@t --from #s",
             "snapshot receptions --pool vault",
             "snapshot abandon vault/a --yes --dry-run",
             "clone create tank/a@s tank/b --dry-run",

@@ -9,9 +9,9 @@ use crate::levels::rate;
 use crate::size::show_time;
 use crate::table::{Cell, Tone, colour, render};
 use forebay_api::{
-    Condition, Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, MoveLeft, Plan, Pool, PoolFound,
-    PoolSpeed, PoolState, PoolStatus, PoolTrimmed, Reception, Role, Session, Severity, Snapshot, Source,
-    Task, TaskState, Token, TrashedVolume, Volume, VolumeReclaimed, VolumeSpec,
+    Bookmark, Condition, Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, MoveLeft, Plan, Pool,
+    PoolFound, PoolSpeed, PoolState, PoolStatus, PoolTrimmed, Reception, Role, Session, Severity, Snapshot,
+    Source, Task, TaskState, Token, TrashedVolume, Volume, VolumeReclaimed, VolumeSpec,
 };
 use forebay_api::{show_duration, show_size};
 use health::{schedule_words, scrub_words};
@@ -344,6 +344,18 @@ pub fn trash(volumes: &[TrashedVolume]) {
         rows.collect(),
         "The trash is empty.",
     );
+}
+
+pub fn bookmarks(marks: &[Bookmark]) {
+    let rows = marks.iter().map(|mark| {
+        vec![
+            Cell::text(&mark.name),
+            Cell::number(show_size(mark.size_bytes)),
+            Cell::text(show_time(mark.created_unix_ms)),
+            Cell::text(&mark.id),
+        ]
+    });
+    table(&["NAME", "SIZE", "SNAPSHOT TAKEN (UTC)", "ID"], rows.collect(), "There are no bookmarks.");
 }
 
 pub fn moves(left: &[MoveLeft]) {

@@ -81,6 +81,7 @@ pub fn touched(operation: Operation) -> &'static [&'static str] {
         SnapshotRollback | SnapshotClone | SnapshotReceive => {
             &["volumes", "snapshots", "receptions", "projects", "mappings", "pools"]
         }
+        BookmarkCreate | BookmarkDelete => &["bookmarks"],
         ReceptionDelete => &["receptions", "pools"],
         HostCreate | HostSet => &["hosts", "sessions"],
         HostDelete => &["hosts", "host-groups", "mappings", "volumes", "sessions"],

@@ -542,6 +542,19 @@ pub fn trashed(volume: &engine::TrashInfo) -> api::TrashedVolume {
     }
 }
 
+pub fn bookmark(mark: &engine::BookmarkInfo) -> api::Bookmark {
+    let volume = format!("{}/{}", mark.pool, mark.volume);
+    api::Bookmark {
+        id: mark.id.to_string(),
+        name: format!("{volume}#{}", mark.name),
+        pool: mark.pool.clone(),
+        volume,
+        origin: mark.origin.to_string(),
+        size_bytes: mark.size,
+        created_unix_ms: mark.created.0,
+    }
+}
+
 pub fn move_left(left: &engine::MoveLeft) -> api::MoveLeft {
     api::MoveLeft {
         id: left.id.to_string(),

@@ -1,6 +1,7 @@
 //! What the operations do, by object.
 
 pub mod alerts;
+pub mod bookmarks;
 pub mod calibrate;
 pub mod channels;
 pub mod damage;

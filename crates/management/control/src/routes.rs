@@ -8,9 +8,9 @@ use crate::audit_words;
 use crate::authentication::{Identity, Peer, Transport, authenticate, unauthenticated};
 use crate::changes::touched;
 use crate::handlers::{
-    alerts, calibrate, channels, damage, disks, hosts, ledger, levels, logins, machine, mappings, moves,
-    others, pools, projects, reclaim, reports, sessions, snapshots, statistics, streams, thresholds, trace,
-    trash, users, volumes, watch, worksheets,
+    alerts, bookmarks, calibrate, channels, damage, disks, hosts, ledger, levels, logins, machine, mappings,
+    moves, others, pools, projects, reclaim, reports, sessions, snapshots, statistics, streams, thresholds,
+    trace, trash, users, volumes, watch, worksheets,
 };
 use crate::replays::{ANSWER_BYTES_MAX, Answer, Begin};
 use crate::request::{BODY_BYTES_MAX, By, Failed, Failure, Principal, REPORT_BODY_BYTES_MAX, collect};
@@ -114,6 +114,10 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::SnapshotClone => post(snapshots::clone),
         Operation::SnapshotSend => get(streams::send),
         Operation::SnapshotReceive => post(streams::receive),
+        Operation::BookmarkList => get(bookmarks::list),
+        Operation::BookmarkCreate => post(bookmarks::create),
+        Operation::BookmarkShow => get(bookmarks::show),
+        Operation::BookmarkDelete => delete(bookmarks::delete),
         Operation::ReceptionList => get(streams::list),
         Operation::ReceptionDelete => delete(streams::abandon),
         Operation::HostList => get(hosts::list),

@@ -1,10 +1,10 @@
-//! Snapshots that travel within the pool: whole ones, what changed since others, and what goes on after a crash.
+//! Snapshots that travel within the pool: whole ones, what changed since others or since bookmarks of them, and what goes on after a crash.
 
 use super::model::{Model, Op};
 use super::{Player, told};
 use crate::harness::Failure;
 use crate::setup::POOL;
-use forebay_pool::{Error, ReceiveOptions, SendOptions};
+use forebay_pool::{Error, ErrorKind, ReceiveOptions, SendOptions};
 
 impl Player {
     /// A stream that can be sent: what a volume lacks that has a base of it, or one for a new volume.
@@ -45,14 +45,31 @@ impl Player {
         let begun = begun.into_iter().find(|part| format!("{POOL}/{}", part.volume) == into);
         let options = match begun {
             Some(part) => SendOptions { from: None, resume: Some(part.token) },
-            None => SendOptions { from: base, resume: None },
+            None => SendOptions { from: self.maybe_bookmark(base.clone()).await, resume: None },
         };
-        let result = self.pass_on(snapshot, options, into).await;
+        let is_marked = options.from != base;
+        let mut result = self.pass_on(snapshot, options, into).await;
+        // What changed since a bookmark is not always known: that is for the engine to say.
+        if is_marked && matches!(&result, Err(error) if error.kind == ErrorKind::Invalid("from")) {
+            result = self.pass_on(snapshot, SendOptions { from: base, resume: None }, into).await;
+        }
         if result.is_err() {
             // Nothing may have been begun.
             let _ = self.engine.reception_delete(into).await;
         }
         result
+    }
+
+    /// At times a new bookmark of the base instead.
+    async fn maybe_bookmark(&self, base: Option<String>) -> Option<String> {
+        let (base, number) = (base?, self.number());
+        if number.is_multiple_of(2) {
+            return Some(base);
+        }
+        match self.engine.bookmark_create(&base, Some(format!("b{number}"))).await {
+            Ok(mark) => Some(format!("{POOL}/{}#{}", mark.volume, mark.name)),
+            Err(_) => Some(base),
+        }
     }
 
     async fn pass_on(&self, snapshot: &str, options: SendOptions, into: &str) -> Result<(), Error> {

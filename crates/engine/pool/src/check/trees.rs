@@ -264,5 +264,6 @@ fn name(record: &DatasetRecord) -> String {
         DatasetKind::Snapshot => format!("snapshot {} of volume number {}", record.name, record.volume),
         DatasetKind::Volume | DatasetKind::Attributes => format!("volume {}", record.name),
         DatasetKind::Project => format!("project {}", record.name),
+        DatasetKind::Bookmark => format!("bookmark {} of volume number {}", record.name, record.volume),
     }
 }

@@ -118,7 +118,7 @@ impl Parameter {
             Parameter::Purge => "Delete it for good; without it, it waits in the trash.",
             Parameter::Force => "Although clients are connected to it; without it, that is refused.",
             Parameter::From => {
-                "Only what makes it of this snapshot: name, UUID, or `@NAME` of the same volume."
+                "Only what makes it of this snapshot or bookmark: name, UUID of a snapshot, or `@NAME` or `#NAME` of the same volume."
             }
             Parameter::Resume => "Go on where the reception with this `resume_token` is.",
             Parameter::BestEffort => {

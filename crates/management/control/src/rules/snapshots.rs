@@ -20,8 +20,8 @@ const RETAIN_SECONDS: RangeInclusive<u64> = 1..=100 * 365 * 24 * 3600;
 /// Names in a message; there may be hundreds.
 const NAMES_SHOWN: usize = 5;
 
-/// What follows the `@`.
-fn name(name: &str) -> Result<(), Problem> {
+/// What follows the `@`, or the `#` of a bookmark.
+pub fn name(name: &str) -> Result<(), Problem> {
     let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:".contains(&byte);
     if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_fine) {
         return Ok(());

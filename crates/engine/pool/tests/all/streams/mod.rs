@@ -1,5 +1,6 @@
 //! Snapshots that travel between pools of different kinds, on simulated disks: histories against a plain model, and single questions.
 
+mod bookmarks;
 mod combinations;
 
 use forebay_base::planted::{Bug, plant, times_met};
@@ -11,6 +12,7 @@ use forebay_pool::{
 };
 use forebay_runtime::{Cores, Rt};
 use forebay_simulation::{Fate, Image, OpKind, World, WorldConfig};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -474,6 +476,9 @@ struct Known {
     /// `VOLUME@NAME` in the pool that it was taken in.
     name: String,
     content: Content,
+    /// A bookmark of the same name was made of it.
+    is_marked: bool,
+    is_deleted: bool,
 }
 
 /// A random history of two pools.
@@ -485,6 +490,8 @@ struct History {
     taken: Vec<Known>,
     /// Volumes in the vault: which snapshot each is as, and which it has.
     vault: BTreeMap<String, (usize, Vec<usize>)>,
+    /// Increments that were sent from bookmarks.
+    by_mark: Rc<Cell<u64>>,
 }
 
 impl History {
@@ -502,7 +509,7 @@ impl History {
         let first = self.random.below(blocks);
         let longest = if self.random.one_in(4) { 600 } else { 20 };
         let count = (1 + self.random.below(longest)).min(blocks - first);
-        match self.random.below(12) {
+        match self.random.below(14) {
             0..=4 => {
                 self.stamp += 1;
                 pools.write(&volume, first, count.min(200), self.stamp).await;
@@ -523,7 +530,7 @@ impl History {
                 let own: Vec<Known> = self
                     .taken
                     .iter()
-                    .filter(|known| known.name.starts_with(&format!("{name}@")))
+                    .filter(|known| !known.is_deleted && known.name.starts_with(&format!("{name}@")))
                     .cloned()
                     .collect();
                 let Some(known) = self.pick(own) else { return };
@@ -531,16 +538,33 @@ impl History {
                 self.volumes.insert(name, known.content);
             }
             9 if self.volumes.len() < 4 => {
-                let Some(known) = self.pick(self.taken.clone()) else { return };
+                let there: Vec<Known> =
+                    self.taken.iter().filter(|known| !known.is_deleted).cloned().collect();
+                let Some(known) = self.pick(there) else { return };
                 self.stamp += 1;
                 let new = format!("c{}", self.stamp);
                 pools.engine.volume_clone(&format!("tank/{}", known.name), &new).await.expect("cloned");
                 self.volumes.insert(new, known.content);
             }
+            12 => {
+                let marked = (0..self.taken.len())
+                    .filter(|at| self.taken[*at].is_marked && !self.taken[*at].is_deleted);
+                let Some(which) = self.pick(marked.collect::<Vec<_>>()) else { return };
+                // Clones and volumes that went back to it keep it.
+                let deleted = pools.engine.snapshot_delete(&format!("tank/{}", self.taken[which].name)).await;
+                assert!(matches!(kind(deleted.clone()), None | Some(ErrorKind::Conflict)), "{deleted:?}");
+                self.taken[which].is_deleted = deleted.is_ok();
+            }
             _ if self.taken.len() < 12 => {
                 let name_of = format!("{name}@s{}", self.taken.len());
                 pools.snapshot(&format!("tank/{name_of}")).await;
-                self.taken.push(Known { name: name_of, content: self.volumes[&name].clone() });
+                let is_marked = !self.random.one_in(4);
+                if is_marked {
+                    let marked = pools.engine.bookmark_create(&format!("tank/{name_of}"), None).await;
+                    marked.expect("bookmarked");
+                }
+                let content = self.volumes[&name].clone();
+                self.taken.push(Known { name: name_of, content, is_marked, is_deleted: false });
             }
             _ => {}
         }
@@ -549,7 +573,8 @@ impl History {
     /// Sends a snapshot to the vault, in a way that is drawn.
     async fn travel(&mut self) {
         let pools = self.pools.clone();
-        let Some(which) = self.pick(0..self.taken.len()) else { return };
+        let there = (0..self.taken.len()).filter(|at| !self.taken[*at].is_deleted).collect::<Vec<_>>();
+        let Some(which) = self.pick(there) else { return };
         let known = self.taken[which].clone();
         let sent = format!("tank/{}", known.name);
         let there: Vec<(String, usize)> = self
@@ -570,8 +595,19 @@ impl History {
             _ if self.vault.len() >= 4 => return,
             base => (format!("v{}", self.vault.len()), base.as_ref().map(|(_, has)| *has), KEEP),
         };
-        let from_name = from.map(|from| format!("tank/{}", self.taken[from].name));
-        let mut stream = pools.stream(&sent, from_name.as_deref()).await;
+        let from_name = from.map(|from| {
+            let base = &self.taken[from];
+            let by_mark = base.is_deleted || (base.is_marked && self.random.one_in(2));
+            format!("tank/{}", if by_mark { base.name.replace('@', "#") } else { base.name.clone() })
+        });
+        let options_from = SendOptions { from: from_name.clone(), resume: None };
+        let by_mark = from_name.as_ref().is_some_and(|name| name.contains('#'));
+        let mut stream = match pools.stream_with(&sent, options_from).await {
+            Ok(stream) => stream,
+            Err(error) if by_mark && error.kind == ErrorKind::Invalid("from") => return,
+            Err(error) => panic!("{sent}: {error}"),
+        };
+        self.by_mark.set(self.by_mark.get() + u64::from(by_mark));
         let full = format!("vault/{target}");
         for _ in 0..self.random.below(3) {
             let at = self.random.below(stream.len() as u64) as usize;
@@ -616,7 +652,10 @@ impl History {
     }
 }
 
-fn history(seed: u64, steps: u64) {
+/// How many increments were sent from bookmarks.
+fn history(seed: u64, steps: u64) -> u64 {
+    let by_mark = Rc::new(Cell::new(0));
+    let counted = by_mark.clone();
     let mut random = Random::new(seed);
     let block = [4096, 8192, 16384][random.below(3) as usize];
     let layouts = [LAYOUTS[random.below(4) as usize], LAYOUTS[random.below(4) as usize]];
@@ -625,7 +664,7 @@ fn history(seed: u64, steps: u64) {
         pools.create("tank/a", size).await;
         let volumes = BTreeMap::from([("a".to_string(), Content { size, blocks: BTreeMap::new() })]);
         let (taken, vault) = (Vec::new(), BTreeMap::new());
-        let mut history = History { pools, random, stamp: 0, volumes, taken, vault };
+        let mut history = History { pools, random, stamp: 0, volumes, taken, vault, by_mark };
         for _ in 0..steps {
             match history.random.below(6) {
                 0 => history.travel().await,
@@ -639,6 +678,7 @@ fn history(seed: u64, steps: u64) {
             history.pools.engine.pool_export(name).await.expect("exported");
         }
     });
+    counted.get()
 }
 
 fn seeds(count: u64) -> std::ops::Range<u64> {
@@ -648,21 +688,29 @@ fn seeds(count: u64) -> std::ops::Range<u64> {
 
 #[test]
 fn histories_agree_with_the_model() {
+    let mut by_mark = 0;
     for seed in seeds(40) {
         println!("history {seed}");
-        history(seed, 120);
+        by_mark += history(seed, 120);
     }
+    assert!(by_mark >= 20, "only {by_mark} increments from bookmarks");
 }
 
 /// Every planted bug of this kind is met by some history or question, and noticed.
 #[test]
 fn planted_bugs_are_caught() {
-    for bug in [Bug::SendForgetsHoles, Bug::SendPrunesByBirth, Bug::ReceiveOverChanges] {
+    let bugs = [
+        Bug::SendForgetsHoles,
+        Bug::SendPrunesByBirth,
+        Bug::BookmarkForgetsRollback,
+        Bug::ReceiveOverChanges,
+    ];
+    for bug in bugs {
         let caught = (0..100).any(|seed| {
             plant(Some(bug));
             let run = || match bug {
                 Bug::ReceiveOverChanges => changes_at_the_receiver_are_not_lost_unasked(),
-                _ => history(seed, 120),
+                _ => drop(history(seed, 120)),
             };
             let failed = std::panic::catch_unwind(run).is_err();
             let met = times_met() > 0;

@@ -1,0 +1,166 @@
+//! Bookmarks: increments from moments whose snapshots are gone.
+
+use super::*;
+
+async fn mark(pools: &Pools, snapshot: &str) {
+    let made = pools.engine.bookmark_create(snapshot, None).await.expect("bookmarked");
+    assert_eq!(format!("{}/{}@{}", made.pool, made.volume, made.name), snapshot);
+}
+
+async fn names(pools: &Pools) -> Vec<String> {
+    let all = pools.engine.bookmarks(None).await.expect("listed");
+    all.iter().map(|mark| format!("{}/{}#{}", mark.pool, mark.volume, mark.name)).collect()
+}
+
+fn from(name: &str) -> SendOptions {
+    SendOptions { from: Some(name.into()), resume: None }
+}
+
+/// Goal: what changed since a snapshot can be sent when only a bookmark of it is left, after an import, and also when the stream broke off.
+#[test]
+fn a_bookmark_stands_for_a_snapshot_that_is_gone() {
+    on_pools(|pools| async move {
+        let a = pools.create("tank/a", 16 * MIB).await;
+        pools.write(&a, 0, 600, 1).await;
+        pools.write(&a, 2000, 600, 2).await;
+        pools.write(&a, 3900, 100, 3).await;
+        pools.snapshot("tank/a@one").await;
+        let whole = pools.stream("tank/a@one", None).await;
+        pools.receive(&whole, "vault/a", KEEP).await.expect("received");
+        mark(&pools, "tank/a@one").await;
+        pools.engine.snapshot_delete("tank/a@one").await.expect("deleted");
+        pools.again().await;
+        assert_eq!(names(&pools).await, ["tank/a#one"]);
+        let a = pools.open("tank/a").await;
+        // A part of a leaf, and whole leaves.
+        pools.discard(&a, 5, 3).await;
+        pools.discard(&a, 2000, 600).await;
+        pools.write(&a, 7, 500, 4).await;
+        pools.write(&a, 3000, 300, 5).await;
+        pools.snapshot("tank/a@two").await;
+        let change = pools.stream("tank/a@two", Some("#one")).await;
+        assert!(change.len() < 805 * 4096, "{} bytes", change.len());
+        pools.receive(&change[..change.len() - 9000], "vault/a", KEEP).await.expect_err("cut");
+        pools.again().await;
+        let rest = pools.resumed("tank/a@two", pools.token("vault/a").await).await;
+        assert!(rest.len() < change.len());
+        pools.receive(&rest, "vault/a", KEEP).await.expect("received");
+        assert_eq!(pools.content("vault/a").await, pools.as_of("tank/a@two").await);
+        let a = pools.open("tank/a").await;
+        pools.write(&a, 7, 1, 6).await;
+        // What arrived can be bookmarked, too, and is the same base wherever it is.
+        mark(&pools, "vault/a@two").await;
+        pools.engine.snapshot_delete("vault/a@one").await.expect("deleted");
+        pools.snapshot("tank/a@three").await;
+        let change = pools.stream("tank/a@three", Some("tank/a@two")).await;
+        pools.receive(&change, "vault/a", KEEP).await.expect("received");
+        let onward = pools.stream("vault/a@three", Some("vault/a#two")).await;
+        assert!(onward.len() < 2 * 4096, "{} bytes", onward.len());
+    });
+}
+
+/// Goal: a volume that went back to something older has again what was born before its bookmarks, so they are refused; and later ones are
+/// good.
+#[test]
+fn a_bookmark_from_before_a_rollback_is_refused() {
+    on_pools(|pools| async move {
+        let a = pools.create("tank/a", 4 * MIB).await;
+        pools.write(&a, 0, 40, 1).await;
+        pools.snapshot("tank/a@old").await;
+        pools.write(&a, 0, 20, 2).await;
+        pools.snapshot("tank/a@new").await;
+        mark(&pools, "tank/a@new").await;
+        pools.snapshot("tank/a@same").await;
+        pools.stream("tank/a@same", Some("#new")).await;
+        pools.engine.volume_rollback("tank/a@old").await.expect("rolled back");
+        pools.snapshot("tank/a@back").await;
+        mark(&pools, "tank/a@back").await;
+        for _ in 0..2 {
+            let refused =
+                pools.stream_with("tank/a@back", from("#new")).await.expect_err("it has what is older");
+            assert_eq!(refused.kind, ErrorKind::Invalid("from"), "{refused}");
+            pools.again().await;
+        }
+        // Between snapshots from before nothing went back.
+        pools.stream("tank/a@same", Some("#new")).await;
+        // Nor is it the base of what is older, or of itself, or of another volume.
+        pools.engine.volume_clone("tank/a@new", "c").await.expect("cloned");
+        pools.snapshot("tank/c@one").await;
+        for (snapshot, base) in [
+            ("tank/a@old", "#new"),
+            ("tank/a@new", "#new"),
+            ("tank/c@one", "tank/a#new"),
+            ("tank/a@same", "#back"),
+        ] {
+            let refused = pools.stream_with(snapshot, from(base)).await;
+            assert_eq!(kind(refused), Some(ErrorKind::Invalid("from")), "{base} to {snapshot}");
+        }
+        let a = pools.open("tank/a").await;
+        pools.write(&a, 30, 5, 3).await;
+        pools.snapshot("tank/a@next").await;
+        let whole = pools.stream("tank/a@back", None).await;
+        pools.receive(&whole, "vault/a", KEEP).await.expect("received");
+        let change = pools.stream("tank/a@next", Some("#back")).await;
+        pools.receive(&change, "vault/a", KEEP).await.expect("received");
+        assert_eq!(pools.content("vault/a").await, pools.as_of("tank/a@next").await);
+    });
+}
+
+/// Goal: a volume that takes what arrives instead of what was written to it goes back as well.
+#[test]
+fn a_bookmark_from_before_changes_were_given_up_is_refused() {
+    on_pools(|pools| async move {
+        let a = pools.create("tank/a", 4 * MIB).await;
+        pools.write(&a, 0, 40, 1).await;
+        pools.snapshot("tank/a@one").await;
+        pools.write(&a, 0, 1, 2).await;
+        pools.snapshot("tank/a@two").await;
+        let whole = pools.stream("tank/a@one", None).await;
+        pools.receive(&whole, "vault/a", KEEP).await.expect("received");
+        let there = pools.open("vault/a").await;
+        pools.write(&there, 20, 5, 9).await;
+        pools.snapshot("vault/a@own").await;
+        mark(&pools, "vault/a@own").await;
+        let change = pools.stream("tank/a@two", Some("@one")).await;
+        pools.receive(&change, "vault/a", DISCARD).await.expect("received");
+        let refused = pools.stream_with("vault/a@two", from("#own")).await;
+        assert_eq!(kind(refused), Some(ErrorKind::Invalid("from")));
+    });
+}
+
+#[test]
+fn bookmarks_have_names_and_go_with_their_volume() {
+    on_pools(|pools| async move {
+        let engine = pools.engine.clone();
+        let a = pools.create("tank/a", 4 * MIB).await;
+        pools.write(&a, 0, 40, 1).await;
+        pools.snapshot("tank/a@one").await;
+        mark(&pools, "tank/a@one").await;
+        assert_eq!(kind(engine.bookmark_create("tank/a@one", None).await), Some(ErrorKind::Conflict));
+        assert_eq!(kind(engine.bookmark_create("tank/a@no", None).await), Some(ErrorKind::NotFound));
+        let bad = engine.bookmark_create("tank/a@one", Some("x#y".into())).await;
+        assert_eq!(kind(bad), Some(ErrorKind::Invalid("name")));
+        pools.snapshot("tank/a@two").await;
+        engine.bookmark_create("tank/a@two", Some("second".into())).await.expect("bookmarked");
+        assert_eq!(names(&pools).await, ["tank/a#one", "tank/a#second"]);
+        let told = engine.bookmark("tank/a#second").await.expect("there");
+        assert_eq!(
+            (told.size, told.origin),
+            (4 * MIB, engine.snapshot("tank/a@two").await.expect("there").id)
+        );
+        engine.bookmark_delete("tank/a#one").await.expect("deleted");
+        assert_eq!(kind(engine.bookmark_delete("tank/a#one").await), Some(ErrorKind::NotFound));
+        for name in ["tank/a#no", "tank/no#one", "tank/a", "a#one", "nowhere/a#one"] {
+            assert_eq!(kind(engine.bookmark(name).await), Some(ErrorKind::NotFound), "{name}");
+        }
+        pools.again().await;
+        assert_eq!(names(&pools).await, ["tank/a#second"]);
+        engine.volume_delete("tank/a", PURGE).await.expect("deleted");
+        pools.settle().await;
+        assert!(names(&pools).await.is_empty());
+        // Nothing of it is left for another volume of this name.
+        pools.create("tank/a", 4 * MIB).await;
+        pools.again().await;
+        assert!(names(&pools).await.is_empty());
+    });
+}

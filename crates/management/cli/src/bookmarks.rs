@@ -1,0 +1,79 @@
+//! The commands about bookmarks.
+
+use crate::arguments::{DryRun, Yes};
+use crate::client::Call;
+use crate::commands::{Outcome, Session, of_pool};
+use crate::failure::printable;
+use crate::show;
+use clap::Subcommand;
+use forebay_api as api;
+use forebay_api::{BookmarkCreate, Operation};
+
+#[derive(Subcommand, Debug)]
+pub enum Bookmark {
+    /// Keep the moment of a snapshot without its blocks: increments can be sent from it when the snapshot is gone
+    Create {
+        /// POOL/VOLUME@NAME or UUID of the snapshot
+        #[arg(value_name = "VOLUME@NAME")]
+        snapshot: String,
+        /// What follows the # [default: the snapshot's name]
+        name: Option<String>,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+    /// List bookmarks, the oldest of a volume first
+    List {
+        /// Only this volume's
+        #[arg(conflicts_with = "pool")]
+        volume: Option<String>,
+        /// Only this pool's
+        #[arg(long)]
+        pool: Option<String>,
+    },
+    /// Delete a bookmark; no data is lost
+    Delete {
+        /// POOL/VOLUME#NAME
+        name: String,
+        #[command(flatten)]
+        yes: Yes,
+        #[command(flatten)]
+        dry_run: DryRun,
+    },
+}
+
+impl Session {
+    pub fn bookmark(&self, command: Bookmark) -> Outcome {
+        match command {
+            Bookmark::Create { snapshot, name, dry_run } => {
+                let body = BookmarkCreate { snapshot, name };
+                let call = Call::new(Operation::BookmarkCreate).body(&body).dry_run(dry_run.dry_run);
+                let answer = self.client.call(call)?;
+                if dry_run.dry_run {
+                    return self.plan(&answer);
+                }
+                self.one(&answer.parse::<api::Bookmark>()?, |mark| {
+                    println!("Bookmark {} is made.", printable(&mark.name));
+                })
+            }
+            Bookmark::List { volume, pool } => {
+                let mut query = of_pool(pool);
+                query.extend(volume.map(|volume| ("volume", volume)));
+                self.list(&self.client.all(Operation::BookmarkList, &query)?, show::bookmarks)
+            }
+            Bookmark::Delete { name, yes, dry_run } => {
+                let call = Call::of(Operation::BookmarkDelete, &name).dry_run(dry_run.dry_run);
+                if dry_run.dry_run {
+                    return self.plan(&self.client.call(call)?);
+                }
+                self.confirm(
+                    yes.yes,
+                    "Without the bookmark, no increment can be sent from its moment",
+                    &name,
+                    &call,
+                )?;
+                self.client.call(call)?;
+                self.done(&name, "bookmark.delete", format!("Bookmark {name} is deleted."))
+            }
+        }
+    }
+}
