@@ -8,6 +8,7 @@
 //! A bookmark is a dataset without blocks, on the shard of its volume, and goes with it.
 
 use crate::control::Control;
+use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::shard::Shard;
@@ -75,6 +76,16 @@ impl Shard {
         }
         let deleting = |record| DatasetRecord { state: DatasetState::Deleting, ..record };
         self.put_all(bookmarks.into_iter().map(deleting).collect()).await
+    }
+
+    /// Whether a volume that takes what was received since its snapshot with this origin may have, besides what is born from now on, what a bookmark
+    /// of it does not know. What was received was born before that: after the base, but perhaps before snapshots and bookmarks that came later.
+    pub fn goes_back(&self, volume: &Dataset, base: Id) -> bool {
+        let Some(base) = self.origin_in(volume.number(), base) else { return true };
+        let is_newest = volume.record.borrow().parent == Some(base.number());
+        let is_later = |mark: &Rc<Dataset>| mark.record.borrow().epoch > base.epoch();
+        let marks_later = self.datasets.borrow().bookmarks_of(volume.number()).any(is_later);
+        self.is_changed(volume, base.record.borrow().stream_id()) || !is_newest || marks_later
     }
 
     /// The volume with this number is being deleted, and its bookmarks go with it.

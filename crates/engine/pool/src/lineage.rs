@@ -423,7 +423,7 @@ impl Shard {
                 Purpose::Arrive(Arrival { origin, size, .. }) => {
                     let arrived = self.reception(order.volume).map(|from| {
                         let is_same = Rc::ptr_eq(&from, &dataset);
-                        let goes_back = !is_same && self.is_changed(&dataset, from.record.borrow().base);
+                        let goes_back = !is_same && self.goes_back(&dataset, from.record.borrow().base);
                         (from.number(), size, goes_back)
                     });
                     (origin, arrived)

@@ -82,7 +82,7 @@ impl Shard {
     }
 
     /// The live snapshot of a volume that has this id in streams.
-    fn origin_in(&self, volume: u64, origin: Id) -> Option<Rc<Snapshot>> {
+    pub fn origin_in(&self, volume: u64, origin: Id) -> Option<Rc<Snapshot>> {
         let is_it =
             |snapshot: &&Rc<Snapshot>| snapshot.is_live() && snapshot.record.borrow().stream_id() == origin;
         self.snapshots.borrow().of_volume(volume).find(is_it).cloned()

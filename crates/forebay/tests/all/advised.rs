@@ -121,8 +121,11 @@ const TABLE: &[(&str, &str)] = &[
         "forebay snapshot delete _",
         "forebay snapshot create tank/vm1@more; forebay snapshot delete tank/vm1@more --yes",
     ),
-    ("forebay bookmark list", "forebay bookmark create tank/vm1@before; forebay bookmark list"),
-    ("forebay bookmark delete _", "forebay bookmark delete 'tank/vm1#before' --yes"),
+    (
+        "forebay bookmark list",
+        "forebay snapshot create tank/vm1@mark; forebay bookmark create tank/vm1@mark; forebay bookmark list",
+    ),
+    ("forebay bookmark delete _", "forebay bookmark delete 'tank/vm1#mark' --yes"),
     ("forebay volume list", "forebay volume list"),
     ("forebay volume show _", "forebay volume show tank/vm1"),
     (

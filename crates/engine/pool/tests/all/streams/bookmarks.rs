@@ -128,6 +128,39 @@ fn a_bookmark_from_before_changes_were_given_up_is_refused() {
     });
 }
 
+/// Goal: what is received was born before it arrives. A bookmark that was made meanwhile, of the volume as it still was, does not know it.
+#[test]
+fn a_bookmark_made_while_something_came_in_is_refused() {
+    for keeps_snapshot in [false, true] {
+        on_pools(|pools| async move {
+            let a = pools.create("tank/a", 4 * MIB).await;
+            pools.write(&a, 0, 40, 1).await;
+            pools.snapshot("tank/a@one").await;
+            pools.write(&a, 0, 20, 2).await;
+            pools.snapshot("tank/a@two").await;
+            let whole = pools.stream("tank/a@one", None).await;
+            pools.receive(&whole, "vault/a", KEEP).await.expect("received");
+            mark(&pools, "vault/a@one").await;
+            let change = pools.stream("tank/a@two", Some("@one")).await;
+            let mut receiver = pools.engine.snapshot_receive("vault/a", KEEP).await.expect("begun");
+            receiver.push(&change).await.expect("taken");
+            pools.snapshot("vault/a@same").await;
+            mark(&pools, "vault/a@same").await;
+            if !keeps_snapshot {
+                pools.engine.snapshot_delete("vault/a@same").await.expect("deleted");
+                pools.settle().await;
+            }
+            receiver.finish().await.expect("received");
+            let refused = pools.stream_with("vault/a@two", from("#same")).await;
+            assert_eq!(kind(refused), Some(ErrorKind::Invalid("from")));
+            pools.snapshot("vault/a@after").await;
+            mark(&pools, "vault/a@after").await;
+            pools.snapshot("vault/a@last").await;
+            pools.stream("vault/a@last", Some("#after")).await;
+        });
+    }
+}
+
 #[test]
 fn bookmarks_have_names_and_go_with_their_volume() {
     on_pools(|pools| async move {
