@@ -21,6 +21,8 @@ use std::rc::Rc;
 
 /// Of one volume: a mistyped loop must not fill the catalogue.
 const BOOKMARKS_MAX: usize = 4096;
+/// Records that are written together.
+const PIECE: usize = 64;
 
 /// A moment of a volume, without its blocks.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,7 +45,7 @@ impl DatasetRecord {
     pub fn leads_to(&self, snapshot: &DatasetRecord) -> bool {
         let is_of_it = self.family == snapshot.family && self.volume == snapshot.volume;
         let is_before = is_of_it && self.epoch < snapshot.epoch;
-        is_before && (self.epoch > snapshot.forward_since || active(Bug::BookmarkForgetsRollback))
+        is_before && (self.epoch >= snapshot.forward_since || active(Bug::BookmarkForgetsRollback))
     }
 }
 
@@ -69,13 +71,16 @@ impl Shard {
         }
     }
 
-    /// Deletes bookmarks, durably.
+    /// Deletes bookmarks, durably; in pieces that fit into any log.
     async fn delete_bookmarks(self: &Rc<Self>, bookmarks: Vec<DatasetRecord>) -> Result<(), IoError> {
-        if bookmarks.is_empty() {
-            return Ok(());
+        for piece in bookmarks.chunks(PIECE) {
+            let deleting = |record: &DatasetRecord| {
+                let state = DatasetState::Deleting;
+                DatasetRecord { state, ..record.clone() }
+            };
+            self.put_all(piece.iter().map(deleting).collect()).await?;
         }
-        let deleting = |record| DatasetRecord { state: DatasetState::Deleting, ..record };
-        self.put_all(bookmarks.into_iter().map(deleting).collect()).await
+        Ok(())
     }
 
     /// Whether a volume that takes what was received since its snapshot with this origin may have, besides what is born from now on, what a bookmark
@@ -127,15 +132,16 @@ impl Control {
         self.on_bookmark(name, |shard, _, record| async move { Ok((shard.index, record)) }).await
     }
 
-    /// The bookmark of a volume that stands for a snapshot with this id in streams, `VOLUME#NAME`.
+    /// A bookmark that stands for the snapshot with this id in streams, and leads to another snapshot.
     pub(crate) async fn find_bookmark(
         &self,
         shard: usize,
-        volume: u64,
+        to: DatasetRecord,
         origin: Id,
     ) -> Result<Option<DatasetRecord>, Error> {
         let find = move |shard: Rc<Shard>| async move {
-            shard.bookmarks_of(volume).into_iter().find(|record| record.origin == origin)
+            let mut marks = shard.bookmarks_of(to.volume).into_iter();
+            marks.find(|mark| mark.origin == origin && mark.leads_to(&to))
         };
         self.on_shard(shard, find).await
     }

@@ -80,7 +80,9 @@ impl LocalVolume {
         fua: bool,
     ) -> Result<(), IoError> {
         let nodes = self.dataset.nodes_over(once(blocks.clone()));
+        let lacking = self.dataset.lacking();
         let nodes = self.shard.reserve_nodes(nodes, Claim::Urgent).await?;
+        drop(lacking);
         let (dataset, first, count) = (self.dataset.clone(), blocks.start, blocks.end - blocks.start);
         let durable = self.is_durable(fua);
         let mut entry =

@@ -89,7 +89,7 @@ pub(crate) struct Dataset {
     /// Client operations in flight, and those among them that change something; deletion waits for none.
     active: Cell<usize>,
     changing: Cell<usize>,
-    /// Those of them that wait for places.
+    /// Those of them that look for room, and may wait for it.
     lacking: Cell<usize>,
     /// A snapshot is about to be taken: no client's change starts.
     held: Cell<bool>,
@@ -115,7 +115,7 @@ pub(crate) struct Active(Rc<Dataset>);
 /// One that changes something.
 pub(crate) struct Changing(Rc<Dataset>);
 
-/// One of these that waits for places.
+/// One of these that looks for room.
 pub(crate) struct Lacking<'a>(&'a Dataset);
 
 impl Dataset {
@@ -341,13 +341,13 @@ impl Dataset {
         self.changing.get() > 0
     }
 
-    /// Takes note of a change that waits for places.
+    /// Takes note of a change that looks for places and nodes.
     pub fn lacking(&self) -> Lacking<'_> {
         self.lacking.set(self.lacking.get() + 1);
         Lacking(self)
     }
 
-    /// Whether a change waits for places.
+    /// Whether a change looks for room.
     pub fn lacks_places(&self) -> bool {
         self.lacking.get() > 0
     }

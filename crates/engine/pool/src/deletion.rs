@@ -149,8 +149,13 @@ impl Shard {
         }
     }
 
-    /// Makes a snapshot without a child of a deleted volume.
+    /// Makes a snapshot without a child of a deleted volume. What has no blocks goes at once.
     async fn lay_to_rest(self: &Rc<Self>, dataset: &Rc<Dataset>) -> Result<(), IoError> {
+        if !dataset.record.borrow().kind.has_blocks() {
+            self.between_checkpoints().await?;
+            self.datasets.borrow_mut().remove(dataset.number());
+            return Ok(());
+        }
         dataset.quiesce().await;
         let number = dataset.number();
         // What the pool itself has begun to move ends, and nothing more is moved.

@@ -23,7 +23,7 @@ use crate::registry::registry;
 use crate::shard::Shard;
 use crate::spec::VolumeFormat;
 use forebay_base::planted::{Bug, active};
-use forebay_base::{Id, WallTime};
+use forebay_base::{Id, Nanos, WallTime};
 use forebay_tree::{Frozen, NodeHeader, Shared, Tree, decode_ptrs};
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
@@ -32,7 +32,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long clients' changes are held at most; and where one of them lacks places, for which it may wait until the checkpoint that waits for it.
+/// How long clients' changes are held at most; and where one of them has lacked room all the while, for which it may wait until the checkpoint that
+/// waits for it.
 const HOLD_MAX: Duration = Duration::from_secs(2);
 const HOLD_SHORT_MAX: Duration = Duration::from_millis(100);
 const HOLD_LOOK: Duration = Duration::from_micros(100);
@@ -392,8 +393,11 @@ impl Shard {
             Purpose::Arrive(arrival) => {
                 let from = self.reception(order.volume).expect("it is held");
                 let base = from.record.borrow().base;
-                // What is held for a reserved volume is not known of what takes its place, and nodes say whose they are.
-                let is_fit = into.reserved.get() == 0 && into.family() == from.family();
+                // What is held for a reserved volume is not known of what takes its place, nodes say whose they are, and of two copies of
+                // the base it may have grown from the other one.
+                let of_it = self.origin_in(into.number(), base).map(|base| base.number());
+                let has_grown = of_it.is_some() && from.record.borrow().parent == of_it;
+                let is_fit = into.reserved.get() == 0 && into.family() == from.family() && has_grown;
                 arrival.into.is_some()
                     && (!is_fit || (!arrival.discard_changes && self.is_changed(into, base)))
             }
@@ -441,10 +445,14 @@ impl Shard {
     /// Waits until all that was begun is in the trees of these volumes, so long at most. Whether it is.
     pub async fn come_to_rest(&self, volumes: &[Rc<Dataset>], patience: Duration) -> bool {
         let start = self.rt.now();
+        let short_since = Cell::new(None);
         let is_over = || {
+            let now = self.rt.now();
             let is_short = volumes.iter().any(|dataset| dataset.lacks_places());
-            let patience = if is_short { patience.min(HOLD_SHORT_MAX) } else { patience };
-            self.rt.now().since(start) > patience.as_nanos() as u64
+            short_since.set(is_short.then(|| short_since.get().unwrap_or(now)));
+            let has_been = |since: Nanos, most: Duration| now.since(since) > most.as_nanos() as u64;
+            has_been(start, patience)
+                || short_since.get().is_some_and(|since| has_been(since, patience.min(HOLD_SHORT_MAX)))
                 || self.is_suspended()
                 || self.stopping.get()
         };

@@ -289,7 +289,7 @@ impl Control {
         let Some(volume) = place else { return Ok(Some(base)) };
         let (origin, own) = (header.snapshot, header.name.clone());
         let (shift, from) = (header.block_shift, header.base.unwrap_or_default());
-        let family = part.map(|record| record.family);
+        let grown = part.map(|record| (record.family, record.parent));
         let verdict = self
             .on_volume(&volume.id.to_string(), move |shard, dataset| async move {
                 let number = dataset.number();
@@ -297,7 +297,9 @@ impl Control {
                 let mut snapshots = shard.snapshots_of(number).into_iter();
                 let has_name = snapshots.any(|snapshot| snapshot.record.borrow().name == own);
                 let fits = dataset.record.borrow().block_shift == shift;
-                let is_kin = family.is_none_or(|family| family == dataset.family());
+                // Of two copies of the base, it may have grown from the other one.
+                let base = shard.origin_in(number, from).map(|base| base.number());
+                let is_kin = grown.is_none_or(|grown| grown == (dataset.family(), base));
                 let is_reserved = dataset.reserved.get() > 0;
                 Ok((has_it, has_name, fits, is_kin, is_reserved, shard.is_changed(&dataset, from)))
             })

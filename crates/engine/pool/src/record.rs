@@ -51,6 +51,12 @@ pub(crate) enum DatasetKind {
     Bookmark,
 }
 
+impl DatasetKind {
+    pub fn has_blocks(self) -> bool {
+        !matches!(self, DatasetKind::Project | DatasetKind::Bookmark)
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct DatasetRecord {
     /// Number within the shard, as log records use it. No other dataset of the shard ever had it, or will.
@@ -289,7 +295,11 @@ impl DatasetRecord {
             _ => (Rate::default(), first),
         };
         let are_numbers = number.max(volume).max(parent.unwrap_or(0)) < NUMBERS_MAX;
+        let is_bare = root.is_hole()
+            && parent.is_none()
+            && matches!(state, DatasetState::Live | DatasetState::Deleting);
         let sane = are_numbers
+            && (kind.has_blocks() || is_bare)
             && retain_until.0 < TIMES_MAX
             && (12..=17).contains(&block_shift)
             && height <= 4

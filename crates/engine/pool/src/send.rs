@@ -472,7 +472,7 @@ impl Control {
             }
             (_, Some(ResumeToken { base: Some(base), .. })) => {
                 let snapshot = self.find_origin(shard, record.family, base).await?;
-                let mark = self.find_bookmark(shard, record.volume, base).await?;
+                let mark = self.find_bookmark(shard, record.clone(), base).await?;
                 let found = match (snapshot, mark) {
                     (Some(id), _) => Some(id.to_string()),
                     (None, Some(mark)) => Some(format!("{volume}#{}", mark.name)),
@@ -494,8 +494,8 @@ impl Control {
                 Err(Error::new(ErrorKind::Invalid("from"), &*object, message).remedy(remedy))
             };
             if from.contains('#') {
-                let (_, mark) = self.bookmark(from).await?;
-                if !mark.leads_to(&record) {
+                let (mark_shard, mark) = self.bookmark(from).await?;
+                if mark_shard != shard || !mark.leads_to(&record) {
                     let message = format!(
                         "{} is no base of it: it is of another volume, or not older, or the volume was rolled back after it",
                         self.object(from)

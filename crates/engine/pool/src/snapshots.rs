@@ -255,7 +255,7 @@ impl Control {
             match requests.iter().map(|request| request.rest.get()).find(|rest| *rest != Rest::Reached) {
                 Some(Rest::Changed) => return Err(self.changed(name)),
                 Some(rest) => {
-                    is_short = rest == Rest::Short;
+                    is_short |= rest == Rest::Short;
                     continue;
                 }
                 None => {}

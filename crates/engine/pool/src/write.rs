@@ -8,6 +8,7 @@ use crate::pack::{Block, Packing};
 use crate::places::PlacesClaim;
 use crate::read::Reader;
 use crate::reserve::Claim;
+use crate::shard::NodesClaim;
 use crate::spec::SyncPolicy;
 use crate::turns::{Flow, Turn};
 use crate::volume::{Admitted, LocalVolume, finish, length};
@@ -279,7 +280,7 @@ impl LocalVolume {
         let (changes, lines, nodes) = match prepared {
             Prepared::Packed(packing) => {
                 let sizes = packing.sizes_left();
-                let nodes = shard.at_hand(&Wanted::Each(&sizes), nodes, claim, places).await?;
+                let nodes = self.at_hand(&Wanted::Each(&sizes), nodes, claim, places).await?;
                 let Some(nodes) = nodes else { return Ok(None) };
                 let packing = std::mem::take(packing);
                 let places = places.take_first(sizes.len());
@@ -289,7 +290,7 @@ impl LocalVolume {
             }
             Prepared::Bare { data, count, .. } if in_parts => {
                 let wanted = Wanted::whole(block_bytes, *count as usize);
-                let Some(nodes) = shard.at_hand(&wanted, nodes, claim, places).await? else {
+                let Some(nodes) = self.at_hand(&wanted, nodes, claim, places).await? else {
                     return Ok(None);
                 };
                 (self.parts(at, data, places.take_first(*count as usize)), Vec::new(), nodes)
@@ -302,7 +303,7 @@ impl LocalVolume {
                 let in_lines = lines.as_ref().map_or(0, PlacesClaim::count).min(*count) as usize;
                 let logged = *count as usize - in_lines;
                 let wanted = Wanted::whole(block_bytes, logged);
-                let Some(nodes) = shard.at_hand(&wanted, nodes, claim, places).await? else {
+                let Some(nodes) = self.at_hand(&wanted, nodes, claim, places).await? else {
                     return Ok(None);
                 };
                 let mut lines = lines.take().filter(|lines| lines.count() > 0);
@@ -382,6 +383,18 @@ impl LocalVolume {
             }
         };
         (first..).zip(places).map(piece).collect()
+    }
+
+    /// Finds what is at hand. A checkpoint that waits for the write is told: nodes may come with it only.
+    async fn at_hand(
+        &self,
+        wanted: &Wanted<'_>,
+        nodes: u64,
+        claim: Claim,
+        places: &mut PlacesClaim,
+    ) -> Result<Option<NodesClaim>, IoError> {
+        let _lacking = self.dataset.lacking();
+        self.shard.at_hand(wanted, nodes, claim, places).await
     }
 
     /// Waits for the places that a write lacks, with nothing held, and makes sure that there are nodes for it. Where there is room for whole blocks

@@ -5,11 +5,11 @@
 
 use super::{Checker, Space};
 use crate::parts::IN_PART;
-use crate::record::{DatasetKind, DatasetRecord};
+use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use forebay_base::Checksum;
 use forebay_space::Ptr;
 use forebay_tree::{FANOUT, Mapped, NODE_BYTES, NodeHeader, Shared, decode_node, decode_ptrs, leaves_end};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A node of a parent: at the same place as the child's, or the root of a tree that is not as high.
 #[derive(Clone, Copy)]
@@ -55,11 +55,16 @@ impl Checker {
         let snapshots: BTreeMap<u64, &DatasetRecord> =
             snapshots.map(|record| (record.number, record)).collect();
         let find = |number: Option<u64>| number.and_then(|number| snapshots.get(&number).copied());
+        let numbers: BTreeSet<u64> = records.iter().map(|record| record.number).collect();
         let mut counts = Vec::with_capacity(records.len());
         for record in records {
             let parent = find(record.parent);
             if record.parent.is_some() && parent.is_none() {
                 self.report.problem(format!("{}: its parent is not there", name(record)));
+            }
+            let is_live_mark = record.kind == DatasetKind::Bookmark && record.state == DatasetState::Live;
+            if is_live_mark && !numbers.contains(&record.volume) {
+                self.report.problem(format!("{}: its volume is not there", name(record)));
             }
             let before = parent.and_then(|parent| find(parent.parent));
             let shared = Shared {
@@ -84,7 +89,7 @@ impl Checker {
                 );
                 self.report.problem(message);
             }
-            if !is_snapshot {
+            if !is_snapshot && record.kind != DatasetKind::Bookmark {
                 self.report.volumes += 1;
             }
             if lineage.gone == 0 && mapped != record.mapped {

@@ -125,6 +125,10 @@ fn a_bookmark_from_before_changes_were_given_up_is_refused() {
         pools.receive(&change, "vault/a", DISCARD).await.expect("received");
         let refused = pools.stream_with("vault/a@two", from("#own")).await;
         assert_eq!(kind(refused), Some(ErrorKind::Invalid("from")));
+        // What arrived is a base.
+        mark(&pools, "vault/a@two").await;
+        pools.snapshot("vault/a@three").await;
+        pools.stream("vault/a@three", Some("#two")).await;
     });
 }
 
