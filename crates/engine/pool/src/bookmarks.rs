@@ -127,7 +127,7 @@ impl Control {
         })
     }
 
-    /// The shard and the record of a bookmark, and the name of its volume.
+    /// The shard and the record of a bookmark.
     pub(crate) async fn bookmark(&self, name: &str) -> Result<(usize, DatasetRecord), Error> {
         self.on_bookmark(name, |shard, _, record| async move { Ok((shard.index, record)) }).await
     }

@@ -3,7 +3,7 @@
 //! Two trees are walked side by side, from left to right. Where both have the same node, all below it is the same, whoever it belongs to;
 //! where the snapshot has none, what the base has there is cleared without being looked at. So what is read is proportional to
 //! what differs. When something was born does not tell: a volume that went back to an older snapshot has again what is older than the base. Where
-//! the base is a bookmark, there is one tree only, and birth tells ([`crate::bookmarks`]); of what is a hole now, nobody knows what was there, so it
+//! the base is a bookmark, there is one tree only, and birth tells ([`crate::bookmarks`]); what is a hole now does not say what was there, so it
 //! is cleared.
 //!
 //! The walk is a value that goes to the shard for each piece of the stream and comes back with it; in between nothing runs, so a

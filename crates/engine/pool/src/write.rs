@@ -385,7 +385,7 @@ impl LocalVolume {
         (first..).zip(places).map(piece).collect()
     }
 
-    /// Finds what is at hand. A checkpoint that waits for the write is told: nodes may come with it only.
+    /// [`crate::shard::Shard::at_hand`]. It may wait for nodes, which come with a checkpoint: one that waits for this write can see that.
     async fn at_hand(
         &self,
         wanted: &Wanted<'_>,
