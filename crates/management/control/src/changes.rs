@@ -16,13 +16,14 @@ const SUBSCRIBERS_MAX: usize = 64;
 const SUBSCRIBERS_EACH_MAX: usize = SUBSCRIBERS_MAX / 2;
 
 /// All resources that change by the API.
-pub const ALL: [&str; 21] = [
+pub const ALL: [&str; 22] = [
     "pools",
     "groups",
     "disks",
     "projects",
     "volumes",
     "snapshots",
+    "bookmarks",
     "receptions",
     "trash",
     "moves",
@@ -72,8 +73,12 @@ impl Changes {
 pub fn touched(operation: Operation) -> &'static [&'static str] {
     match operation {
         PoolSet => &["pools"],
-        VolumeCreate | VolumeSet | VolumePromote => &["volumes", "projects", "mappings", "pools"],
-        VolumeDelete | TrashRestore => &["volumes", "snapshots", "trash", "projects", "mappings", "pools"],
+        VolumeCreate | VolumeSet | VolumePromote => {
+            &["volumes", "bookmarks", "projects", "mappings", "pools"]
+        }
+        VolumeDelete | TrashRestore => {
+            &["volumes", "snapshots", "bookmarks", "trash", "projects", "mappings", "pools"]
+        }
         TrashPurge => &["trash", "snapshots", "projects", "pools"],
         MoveKeep | MoveAbandon => &["moves", "volumes", "pools"],
         ProjectCreate | ProjectSet | ProjectDelete => &["projects", "volumes", "mappings", "hosts", "pools"],
