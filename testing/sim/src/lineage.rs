@@ -575,13 +575,11 @@ impl Player {
         for first in ISLANDS.into_iter().filter(|first| first + 2 * ISLAND <= size) {
             let read = volume.read(first * BLOCK, (2 * ISLAND * BLOCK) as usize).await;
             let parts = read.map_err(|error| told(&format!("reading {name}"), error))?;
-            let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+            let bytes = parts.iter().map(|part| &part[..]).collect::<Vec<_>>().concat();
             for (block, part) in (first..).zip(bytes.chunks(BLOCK as usize)) {
                 let word = u64::from_le_bytes(part[..8].try_into().expect("8 bytes"));
-                let mut right = vec![0; part.len()];
-                fill(&mut right, word);
-                if part != right || (word != 0 && word >> 32 != block) {
-                    let whole = part == right;
+                let whole = is_filled(part, word);
+                if !whole || (word != 0 && word >> 32 != block) {
                     return Err(Failure::Content(format!(
                         "{name}: block {block} holds {word:#x}, whole: {whole}"
                     )));
@@ -672,7 +670,21 @@ fn agree(what: &str, found: &BTreeMap<u64, u32>, expected: &Content) -> Result<(
 /// A block that begins with `word`: all of it is that, or, of one write in three, noise that cannot be made smaller.
 fn fill(bytes: &mut [u8], word: u64) {
     bytes.chunks_mut(8).for_each(|place| place.copy_from_slice(&word.to_le_bytes()));
-    if word != 0 && (word as u32).is_multiple_of(3) {
+    if is_noise(word) {
         Random::new(word).fill(&mut bytes[8..]);
     }
+}
+
+fn is_noise(word: u64) -> bool {
+    word != 0 && (word as u32).is_multiple_of(3)
+}
+
+/// Whether a block that begins with `word` is as [`fill`] made it.
+fn is_filled(bytes: &[u8], word: u64) -> bool {
+    if !is_noise(word) {
+        return bytes[8..] == bytes[..bytes.len() - 8];
+    }
+    let mut right = vec![0; bytes.len()];
+    fill(&mut right, word);
+    bytes == right
 }

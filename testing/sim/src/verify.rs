@@ -9,7 +9,7 @@ use crate::content::{SECTOR, Seen, fill, parse};
 use crate::harness::{Conditions, Failure, LIMIT, engine_of, host, in_world};
 use crate::oracle::{Judge, NEVER, VolumeModel};
 use crate::setup::{POOL, Setup};
-use crate::workload::{History, read_sectors};
+use crate::workload::{History, append_sectors, read_sectors};
 use forebay_base::Random;
 use forebay_pool::{
     DiskState, Engine, ErrorCounts, ErrorKind, Import, IoError, ScrubState, SyncPolicy, Volume, VolumeFormat,
@@ -342,14 +342,14 @@ async fn read_piece(
     let mut at = range.start;
     while at < range.end {
         let to = (at + READ_SECTORS).min(range.end);
-        match read_sectors(volume, at, to).await {
-            Ok(part) => piece.bytes.extend_from_slice(&part),
+        match append_sectors(volume, at, to, &mut piece.bytes).await {
+            Ok(()) => {}
             Err(IoError::Corrupt | IoError::Io) if demand.read_errors => {
                 // Block by block: an error may only hide the block that is damaged.
                 for from in (at..to).step_by(block as usize) {
                     let to = (from + block).min(range.end);
-                    match read_sectors(volume, from, to).await {
-                        Ok(part) => piece.bytes.extend_from_slice(&part),
+                    match append_sectors(volume, from, to, &mut piece.bytes).await {
+                        Ok(()) => {}
                         Err(IoError::Corrupt | IoError::Io) => {
                             piece.bytes.resize((to - range.start) as usize * SECTOR, 0);
                             piece.unreadable[(from - range.start) as usize..(to - range.start) as usize]

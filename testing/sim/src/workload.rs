@@ -639,10 +639,21 @@ impl Clients {
 
 /// The bytes of sectors `from..to`.
 pub async fn read_sectors(volume: &Volume, from: u32, to: u32) -> Result<Vec<u8>, IoError> {
-    let len = (to - from) as usize * SECTOR;
-    let parts = volume.read(u64::from(from) * SECTOR as u64, len).await?;
-    let mut bytes = Vec::with_capacity(len);
-    parts.iter().for_each(|part| bytes.extend_from_slice(part));
-    assert_eq!(bytes.len(), len, "a read of {len} bytes returned another length");
+    let mut bytes = Vec::with_capacity((to - from) as usize * SECTOR);
+    append_sectors(volume, from, to, &mut bytes).await?;
     Ok(bytes)
+}
+
+/// The same, behind what is in `bytes`.
+pub async fn append_sectors(
+    volume: &Volume,
+    from: u32,
+    to: u32,
+    bytes: &mut Vec<u8>,
+) -> Result<(), IoError> {
+    let (len, before) = ((to - from) as usize * SECTOR, bytes.len());
+    let parts = volume.read(u64::from(from) * SECTOR as u64, len).await?;
+    parts.iter().for_each(|part| bytes.extend_from_slice(part));
+    assert_eq!(bytes.len() - before, len, "a read of {len} bytes returned another length");
+    Ok(())
 }

@@ -21,7 +21,7 @@ use forebay_base::{Checksum, Id};
 use forebay_device::{Owner, SlotRef, UNIT};
 use forebay_log::{Chain, Frame, FrameContext, Ring};
 use forebay_raid::Array;
-use forebay_runtime::Rt;
+use forebay_runtime::{Buf, Rt};
 use forebay_space::{Chunk, ChunkEntry, ChunkId, ChunkKind, Lines, Ptr, Space};
 use forebay_tree::{NODE_BODY, NODE_BYTES, NodeHeader, Tree, decode_node, decode_ptrs};
 use futures_util::future::join_all;
@@ -420,7 +420,7 @@ pub(crate) async fn read_ring(
 ) -> Option<Vec<u8>> {
     let pieces = ring.pieces(position, len);
     // The first copy of each piece that can be read: nearly always that is the answer, and others need not be read.
-    let mut choices: Vec<Vec<Vec<u8>>> = vec![Vec::new(); pieces.len()];
+    let mut choices: Vec<Vec<Buf>> = vec![Vec::new(); pieces.len()];
     let most = pieces.iter().map(|piece| chunks[piece.chunk].len()).max()?;
     for copy in 0..most {
         let mut more = false;
@@ -429,7 +429,7 @@ pub(crate) async fn read_ring(
             if let Ok(good) = array.read(&[*slot], piece.offset, piece.len, |_| true).await
                 && !choices.iter().any(|known| known[..] == good.bytes[..])
             {
-                choices.push(good.bytes.to_vec());
+                choices.push(good.bytes.freeze());
                 more = true;
             }
         }
@@ -439,11 +439,12 @@ pub(crate) async fn read_ring(
         let combinations = choices.iter().map(|choices| choices.len() as u64).product::<u64>();
         for nth in 0..combinations.min(COMBINATIONS_MAX) {
             let mut rest = nth;
-            let mut bytes = Vec::with_capacity(len);
+            let mut parts = Vec::with_capacity(choices.len());
             for choices in &choices {
-                bytes.extend_from_slice(&choices[(rest % choices.len() as u64) as usize]);
+                parts.push(&choices[(rest % choices.len() as u64) as usize][..]);
                 rest /= choices.len() as u64;
             }
+            let bytes = parts.concat();
             if accepts(&bytes) {
                 return Some(bytes);
             }
