@@ -605,8 +605,7 @@ impl Player {
             .volumes
             .iter()
             .map(|(name, volume)| {
-                let origin = volume.parent.map(|id| &model.snapshots[&id]);
-                let origin = origin.filter(|origin| origin.volume != *name);
+                let origin = model.origin(name).map(|id| &model.snapshots[&id]);
                 let origin = origin.map(|origin| format!("{}@{}", origin.volume, origin.name));
                 (name.clone(), volume.size, origin, model.of(name).count())
             })

@@ -645,12 +645,7 @@ pub async fn read_sectors(volume: &Volume, from: u32, to: u32) -> Result<Vec<u8>
 }
 
 /// The same, behind what is in `bytes`.
-pub async fn append_sectors(
-    volume: &Volume,
-    from: u32,
-    to: u32,
-    bytes: &mut Vec<u8>,
-) -> Result<(), IoError> {
+pub async fn append_sectors(volume: &Volume, from: u32, to: u32, bytes: &mut Vec<u8>) -> Result<(), IoError> {
     let (len, before) = ((to - from) as usize * SECTOR, bytes.len());
     let parts = volume.read(u64::from(from) * SECTOR as u64, len).await?;
     parts.iter().for_each(|part| bytes.extend_from_slice(part));

@@ -2,15 +2,18 @@
 //!
 //! What has been written since then was born since then, so the snapshot's tree says alone what differs: a node that was born before the
 //! bookmark has nothing new below it. That is so as long as the volume only goes forward. One that went back to an older snapshot has
-//! blocks again that are older than the bookmark; therefore a volume knows since when it has only gone forward, its snapshots know it of the moment
-//! when they were taken, and a bookmark from before is refused.
+//! blocks again that are older than the bookmarks of moments in between; therefore a volume knows in which [`Gap`] these lie, its snapshots know it
+//! of the moment when they were taken, and a bookmark from there is refused.
 //!
 //! A bookmark is a dataset without blocks, on the shard of its volume, and goes with it.
 
 use crate::control::Control;
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
+use crate::names::Place;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
+use crate::registry::registry;
+use crate::reserve::Attempt;
 use crate::shard::Shard;
 use crate::steps::Steps;
 use crate::{Engine, controls_of, find_pool};
@@ -38,20 +41,101 @@ pub struct BookmarkInfo {
     pub created: WallTime,
     /// What its snapshot is known by in streams.
     pub origin: Id,
+    /// Whether it leads to snapshots that are taken from now on: the volume did not go back behind it.
+    pub usable: bool,
+}
+
+/// Moments between two epochs. What a volume has had since one of these, it may have from before it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Gap {
+    pub after: u64,
+    pub before: u64,
+}
+
+impl Gap {
+    fn has(self, epoch: u64) -> bool {
+        self.after < epoch && epoch < self.before && !active(Bug::BookmarkForgetsRollback)
+    }
+
+    /// What both have, and what lies between them: a record has room for one.
+    fn over(self, other: Gap) -> Gap {
+        match (self.before, other.before) {
+            (0, _) => other,
+            (_, 0) => self,
+            _ => Gap { after: self.after.min(other.after), before: self.before.max(other.before) },
+        }
+    }
+}
+
+/// That a volume takes what is older than it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setback {
+    /// Of what it takes, before that.
+    gap: Gap,
+    /// What it takes was not born up to this epoch, or is what the volume was then.
+    after: u64,
+}
+
+impl Setback {
+    /// To a snapshot.
+    pub fn to(target: &DatasetRecord) -> Setback {
+        Setback { gap: target.gap, after: target.epoch }
+    }
+
+    /// The volume's gap when that happens at the end of this epoch.
+    pub fn at(self, epoch: u64) -> Gap {
+        self.gap.over(Gap { after: self.after, before: epoch })
+    }
+}
+
+/// Whether an increment from a bookmark to a snapshot can be told by what was born since.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lead {
+    There,
+    /// The bookmark is not of the snapshot's volume.
+    Elsewhere,
+    /// The bookmark is of the same moment, or a later one.
+    Back,
+    /// The volume went back to something older in between.
+    Broken,
+}
+
+impl Lead {
+    /// Why a snapshot of `volume` cannot be sent from bookmark `mark`, and what to do.
+    pub fn refusal(self, mark: &str, volume: &str) -> Option<(String, String)> {
+        let older = format!("Name a bookmark of {volume} that is older than the snapshot, or a snapshot");
+        let broken = "Name an older bookmark ('forebay bookmark list' shows which are usable) or a snapshot that the receiver has; or send the snapshot \
+                      whole, to be received under another name";
+        match self {
+            Lead::There => None,
+            Lead::Elsewhere => Some((format!("{mark} is a bookmark of another volume"), older)),
+            Lead::Back => Some((format!("{mark} is not older than the snapshot"), older)),
+            Lead::Broken => Some((
+                format!(
+                    "the volume went back to something older after {mark}, by a rollback or by what was received: the bookmark does not tell any more what \
+                     has changed"
+                ),
+                broken.into(),
+            )),
+        }
+    }
 }
 
 impl DatasetRecord {
-    /// Whether an increment from this bookmark to a snapshot can be told by what was born since.
-    pub fn leads_to(&self, snapshot: &DatasetRecord) -> bool {
-        let is_of_it = self.family == snapshot.family && self.volume == snapshot.volume;
-        let is_before = is_of_it && self.epoch < snapshot.epoch;
-        is_before && (self.epoch >= snapshot.forward_since || active(Bug::BookmarkForgetsRollback))
+    /// From this bookmark to a snapshot.
+    pub fn lead_to(&self, snapshot: &DatasetRecord) -> Lead {
+        match () {
+            () if (self.family, self.volume) != (snapshot.family, snapshot.volume) => Lead::Elsewhere,
+            () if self.epoch >= snapshot.epoch => Lead::Back,
+            () if snapshot.gap.has(self.epoch) => Lead::Broken,
+            () => Lead::There,
+        }
     }
 }
 
 impl Shard {
     /// The live bookmarks of a volume, oldest first.
-    fn bookmarks_of(&self, volume: u64) -> Vec<DatasetRecord> {
+    pub fn bookmarks_of(&self, volume: u64) -> Vec<DatasetRecord> {
         let datasets = self.datasets.borrow();
         let records = datasets.bookmarks_of(volume).map(|dataset| dataset.record.borrow().clone());
         let mut live: Vec<_> = records.filter(|record| record.state == DatasetState::Live).collect();
@@ -59,16 +143,29 @@ impl Shard {
         live
     }
 
-    fn bookmark_info(&self, volume: &str, record: &DatasetRecord) -> BookmarkInfo {
+    fn bookmark_info(&self, volume: &DatasetRecord, record: &DatasetRecord) -> BookmarkInfo {
         BookmarkInfo {
             id: record.id,
             pool: self.shared.name.clone(),
-            volume: volume.to_string(),
+            volume: volume.name.clone(),
             name: record.name.clone(),
             size: record.size,
             created: record.created,
             origin: record.origin,
+            usable: !volume.gap.has(record.epoch),
         }
+    }
+
+    /// A live bookmark and its volume.
+    fn bookmark(&self, id: Id) -> Option<(DatasetRecord, DatasetRecord)> {
+        let datasets = self.datasets.borrow();
+        let is_it = |mark: &&Rc<Dataset>| {
+            let record = mark.record.borrow();
+            record.kind == DatasetKind::Bookmark && record.state == DatasetState::Live
+        };
+        let mark = datasets.of_id(id).find(is_it)?.record.borrow().clone();
+        let volume = datasets.get(&mark.volume).filter(|volume| volume.is_live())?.record.borrow().clone();
+        Some((volume, mark))
     }
 
     /// Deletes bookmarks, durably; in pieces that fit into any log.
@@ -83,14 +180,22 @@ impl Shard {
         Ok(())
     }
 
-    /// Whether a volume that takes what was received since its snapshot with this origin may have, besides what is born from now on, what a bookmark
-    /// of it does not know. What was received was born before that: after the base, but perhaps before snapshots and bookmarks that came later.
-    pub fn goes_back(&self, volume: &Dataset, base: Id) -> bool {
-        let Some(base) = self.origin_in(volume.number(), base) else { return true };
-        let is_newest = volume.record.borrow().parent == Some(base.number());
-        let is_later = |mark: &Rc<Dataset>| mark.record.borrow().epoch > base.epoch();
-        let marks_later = self.datasets.borrow().bookmarks_of(volume.number()).any(is_later);
-        self.is_changed(volume, base.record.borrow().stream_id()) || !is_newest || marks_later
+    /// What `volume` goes back behind when it takes what was received as `from`. That was born before it arrives: perhaps before snapshots and bookmarks
+    /// that the volume got while it came.
+    pub fn setback(&self, volume: &Dataset, from: &DatasetRecord) -> Option<Setback> {
+        let Some(base) = self.origin_in(volume.number(), from.base) else {
+            return Some(Setback { gap: Gap::default(), after: 0 });
+        };
+        let base = base.record.borrow();
+        if self.is_changed(volume, base.stream_id()) {
+            return Some(Setback::to(&base));
+        }
+        let is_meanwhile = |mark: &Rc<Dataset>| mark.record.borrow().epoch >= from.epoch;
+        let has_marks = self.datasets.borrow().bookmarks_of(volume.number()).any(is_meanwhile);
+        let snapshots = self.snapshots.borrow();
+        let has_snapshots = snapshots.of_volume_from(volume.number(), from.epoch).next().is_some();
+        let gap = volume.record.borrow().gap;
+        (has_marks || has_snapshots).then(|| Setback { gap, after: from.epoch.saturating_sub(1) })
     }
 
     /// The volume with this number is being deleted, and its bookmarks go with it.
@@ -105,21 +210,40 @@ impl Control {
             .remedy("List them with: forebay bookmark list")
     }
 
-    /// Runs `work` with a volume's name and number and the record of the bookmark `VOLUME#NAME`, on their shard.
+    /// The shard and the id of a bookmark, named `VOLUME#NAME` or by its UUID.
+    async fn find_bookmark(&self, name: &str) -> Result<Place, Error> {
+        let missing = || self.no_bookmark(name);
+        let Some((volume, own)) = name.split_once('#') else {
+            let id: Id = name.parse().map_err(|_| missing())?;
+            for shard in 0..self.shard_count() {
+                let look = move |shard: Rc<Shard>| async move { shard.bookmark(id).is_some() };
+                if self.on_shard(shard, look).await? {
+                    return Ok(Place { shard, id });
+                }
+            }
+            return Err(missing());
+        };
+        let (_, place) = self.find(volume).ok_or_else(missing)?;
+        let own = own.to_string();
+        let look = move |shard: Rc<Shard>| async move {
+            let marks = shard.bookmarks_of(shard.volume(place.id)?.number());
+            marks.into_iter().find(|mark| mark.name == own).map(|mark| mark.id)
+        };
+        let found = self.on_shard(place.shard, look).await?;
+        found.map(|id| Place { shard: place.shard, id }).ok_or_else(missing)
+    }
+
+    /// Runs `work` with the records of a bookmark's volume and of the bookmark, on their shard.
     async fn on_bookmark<T, F, W>(&self, name: &str, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
-        F: FnOnce(Rc<Shard>, String, DatasetRecord) -> W + Send + 'static,
+        F: FnOnce(Rc<Shard>, DatasetRecord, DatasetRecord) -> W + Send + 'static,
         W: Future<Output = Result<T, IoError>> + 'static,
     {
-        let (volume, own) = name.split_once('#').ok_or_else(|| self.no_bookmark(name))?;
-        let (_, place) = self.find(volume).ok_or_else(|| self.no_bookmark(name))?;
-        let own = own.to_string();
+        let place = self.find_bookmark(name).await?;
         let result = self.on_shard(place.shard, move |shard| async move {
-            let volume = shard.volume(place.id).ok_or(IoError::Gone)?;
-            let found = shard.bookmarks_of(volume.number()).into_iter().find(|record| record.name == own);
-            let volume = volume.record.borrow().name.clone();
-            work(shard, volume, found.ok_or(IoError::Gone)?).await
+            let (volume, mark) = shard.bookmark(place.id).ok_or(IoError::Gone)?;
+            work(shard, volume, mark).await
         });
         result.await?.map_err(|error| match error {
             IoError::Gone => self.no_bookmark(name),
@@ -133,7 +257,7 @@ impl Control {
     }
 
     /// A bookmark that stands for the snapshot with this id in streams, and leads to another snapshot.
-    pub(crate) async fn find_bookmark(
+    pub(crate) async fn bookmark_of(
         &self,
         shard: usize,
         to: DatasetRecord,
@@ -141,29 +265,40 @@ impl Control {
     ) -> Result<Option<DatasetRecord>, Error> {
         let find = move |shard: Rc<Shard>| async move {
             let mut marks = shard.bookmarks_of(to.volume).into_iter();
-            marks.find(|mark| mark.origin == origin && mark.leads_to(&to))
+            marks.find(|mark| mark.origin == origin && mark.lead_to(&to) == Lead::There)
         };
         self.on_shard(shard, find).await
     }
 
-    async fn bookmark_create(&self, snapshot: &str, name: Option<String>) -> Result<BookmarkInfo, Error> {
+    async fn bookmark_create(
+        &self,
+        snapshot: &str,
+        name: Option<String>,
+        attempt: Attempt,
+    ) -> Result<BookmarkInfo, Error> {
         let _turn = self.lineage.lock(0, 0).await;
         let place = self.find_snapshot(snapshot).await?;
-        let object = self.object(snapshot);
         if let Some(name) = &name {
-            Self::check_snapshot_name(&object, name)?;
+            Self::check_snapshot_name(&self.object(snapshot), name)?;
         }
-        self.check_catalog(&object, place.shard, 1).await?;
+        self.check_catalog(&self.object(snapshot), place.shard, 1).await?;
         let (id, number) = (Id::from_random(self.rt.random(), self.rt.random()), place.id.to_string());
         let made = self.on_snapshot(&number, move |shard, snapshot| async move {
             let was = snapshot.record.borrow().clone();
+            let volume = shard.datasets.borrow().get(&was.volume).cloned().ok_or(IoError::Gone)?;
+            let volume = volume.record.borrow().clone();
             let known = shard.bookmarks_of(was.volume);
             let name = name.unwrap_or_else(|| was.name.clone());
             if known.iter().any(|record| record.name == name) {
-                return Ok(Err(format!("the volume has a bookmark '{name}' already")));
+                let remedy =
+                    "Choose another name, or delete that one with 'forebay bookmark delete BOOKMARK'";
+                let named = format!("{}#{name}", volume.name);
+                return Ok(Err((named, "a bookmark with this name exists".to_string(), remedy)));
             }
             if known.len() >= BOOKMARKS_MAX {
-                return Ok(Err(format!("the volume has its {BOOKMARKS_MAX} bookmarks")));
+                let message = format!("it has as many bookmarks as a volume may have, {BOOKMARKS_MAX}");
+                let remedy = "Delete some that no receiver needs with 'forebay bookmark delete BOOKMARK'";
+                return Ok(Err((volume.name, message, remedy)));
             }
             let fresh = DatasetRecord::new(DatasetKind::Bookmark, id, was.block_shift, was.size, name);
             let record = DatasetRecord {
@@ -174,14 +309,13 @@ impl Control {
                 origin: was.stream_id(),
                 ..fresh
             };
-            shard.create_dataset(record.clone(), None).await?;
-            let volume = shard.datasets.borrow().get(&was.volume).cloned().ok_or(IoError::Gone)?;
-            let volume = volume.record.borrow().name.clone();
+            if attempt == Attempt::Real {
+                shard.create_dataset(record.clone(), None).await?;
+            }
             Ok(Ok(shard.bookmark_info(&volume, &record)))
         });
-        made.await?.map_err(|why| {
-            Error::new(ErrorKind::Conflict, object, format!("it cannot be bookmarked: {why}"))
-                .remedy("Choose another name, or delete some with 'forebay bookmark delete BOOKMARK'")
+        made.await?.map_err(|(of, message, remedy)| {
+            Error::new(ErrorKind::Conflict, self.object(&of), message).remedy(remedy)
         })
     }
 
@@ -196,11 +330,10 @@ impl Control {
                     if !volume.is_live() {
                         continue;
                     }
-                    let name = volume.record.borrow().name.clone();
-                    for record in shard.bookmarks_of(volume.number()) {
-                        steps.take(1).await;
-                        infos.push(shard.bookmark_info(&name, &record));
-                    }
+                    let marks = shard.bookmarks_of(volume.number());
+                    steps.take(marks.len()).await;
+                    let volume = volume.record.borrow();
+                    infos.extend(marks.iter().map(|mark| shard.bookmark_info(&volume, mark)));
                 }
                 infos
             };
@@ -223,8 +356,26 @@ impl Engine {
     /// Keeps the moment of a snapshot (`POOL/VOLUME@NAME`, or a UUID) as the base of increments, under a name of its own or the snapshot's. The
     /// snapshot can be deleted then.
     pub async fn bookmark_create(&self, snapshot: &str, name: Option<String>) -> Result<BookmarkInfo, Error> {
-        self.on_writable_owner(snapshot, |control, snapshot| async move {
-            control.bookmark_create(&snapshot, name).await
+        self.bookmark_of(snapshot, name, Attempt::Real).await
+    }
+
+    /// The bookmark that [`Engine::bookmark_create`] would make, or why it would not, without making it.
+    pub async fn bookmark_create_check(
+        &self,
+        snapshot: &str,
+        name: Option<String>,
+    ) -> Result<BookmarkInfo, Error> {
+        self.bookmark_of(snapshot, name, Attempt::Trial).await
+    }
+
+    async fn bookmark_of(
+        &self,
+        snapshot: &str,
+        name: Option<String>,
+        attempt: Attempt,
+    ) -> Result<BookmarkInfo, Error> {
+        self.on_writable_owner(snapshot, move |control, snapshot| async move {
+            control.bookmark_create(&snapshot, name, attempt).await
         })
         .await
     }
@@ -242,24 +393,24 @@ impl Engine {
         self.on_core_0(gather).await
     }
 
-    /// A bookmark by `POOL/VOLUME#NAME`.
+    /// A bookmark by `POOL/VOLUME#NAME` or UUID.
     pub async fn bookmark(&self, name: &str) -> Result<BookmarkInfo, Error> {
         let name = name.to_string();
         let look = |rt: Rt| async move {
-            let (control, own) = named(&rt, &name)?;
-            let info = |shard: Rc<Shard>, volume: String, record| async move {
-                Ok(shard.bookmark_info(&volume, &record))
+            let (control, own) = owner(&rt, &name).await?;
+            let info = |shard: Rc<Shard>, volume: DatasetRecord, mark: DatasetRecord| async move {
+                Ok(shard.bookmark_info(&volume, &mark))
             };
             control.on_bookmark(&own, info).await
         };
         self.on_core_0(look).await
     }
 
-    /// Deletes a bookmark, `POOL/VOLUME#NAME`.
+    /// Deletes a bookmark, `POOL/VOLUME#NAME` or UUID.
     pub async fn bookmark_delete(&self, name: &str) -> Result<(), Error> {
         let name = name.to_string();
         let delete = |rt: Rt| async move {
-            let (control, own) = named(&rt, &name)?;
+            let (control, own) = owner(&rt, &name).await?;
             control.writable()?;
             control.bookmark_delete(&own).await
         };
@@ -267,11 +418,18 @@ impl Engine {
     }
 }
 
-/// The coordinator of the pool of `POOL/VOLUME#NAME`, and the rest of the name.
-fn named(rt: &Rt, name: &str) -> Result<(Rc<Control>, String), Error> {
-    let Some((pool, own)) = name.split_once('/') else {
-        return Err(Error::new(ErrorKind::NotFound, name, "a bookmark is named POOL/VOLUME#NAME")
-            .remedy("List them with: forebay bookmark list"));
-    };
-    Ok((find_pool(rt, pool)?, own.to_string()))
+/// The coordinator of a bookmark's pool, and its name within that.
+async fn owner(rt: &Rt, name: &str) -> Result<(Rc<Control>, String), Error> {
+    if let Some((pool, own)) = name.split_once('/') {
+        return Ok((find_pool(rt, pool)?, own.to_string()));
+    }
+    let is_id = name.split('#').next().is_some_and(|first| first.parse::<Id>().is_ok());
+    for control in registry(rt).controls().into_iter().filter(|_| is_id) {
+        if control.find_bookmark(name).await.is_ok() {
+            return Ok((control, name.to_string()));
+        }
+    }
+    let message =
+        if is_id { "no imported pool has this bookmark" } else { "a bookmark is named POOL/VOLUME#NAME" };
+    Err(Error::new(ErrorKind::NotFound, name, message).remedy("List them with: forebay bookmark list"))
 }

@@ -1,6 +1,7 @@
 //! Holds `docs/disk-format.md` against the code: every row of its tables must find the field's value where it says.
 
 use crate::added::Added;
+use crate::bookmarks::Gap;
 use crate::damage::{Damage, Lost};
 use crate::flash_segment::{Cached, Segment};
 use crate::format::{ShardRoot, Super};
@@ -468,7 +469,7 @@ fn payload_dataset_node_and_frame() {
         format: VolumeFormat::EagerZeroedThick,
         inherits: Inherits(0x35),
         level: Id(0x78),
-        forward_since: 0x79,
+        gap: Gap { after: 0x79, before: 0x7c },
         own: Own { blocks: 0x72, since: 0x73, strays: 0x74 },
         added: Added { units: 0x76 },
         retain_until: WallTime(0x7b),
@@ -507,7 +508,8 @@ fn payload_dataset_node_and_frame() {
             ("base", &[0x70]),
             ("received", &[0x71]),
             ("level", &[0x78]),
-            ("forward since", &[0x79]),
+            ("gap after", &[0x79]),
+            ("gap before", &[0x7c]),
             ("of a project", &[]),
             ("peer", &[0x75]),
             ("format", &[2]),

@@ -13,6 +13,7 @@
 //! shards they are on.
 
 use crate::added::Added;
+use crate::bookmarks::Setback;
 use crate::commit::{Change, Entry};
 use crate::dataset::Dataset;
 use crate::deletion::Kept;
@@ -125,8 +126,8 @@ pub(crate) struct Seal {
     pub volume: u64,
     snapshot: DatasetRecord,
     back_to: Option<(Rc<Snapshot>, Tree)>,
-    /// The volume that was received, how large it is, and whether what it takes the place of had changed.
-    arrived: Option<(u64, u64, bool)>,
+    /// The volume that was received, how large it is, and since when it goes back behind what the volume was.
+    arrived: Option<(u64, u64, Option<Setback>)>,
 }
 
 /// What a freeze does beside freezing.
@@ -160,10 +161,10 @@ impl Shard {
             self.epoch.set(epoch + 1);
         }
         for seal in &order.seals {
-            if let Some((from, size, goes_back)) = seal.arrived {
+            if let Some((from, size, setback)) = seal.arrived {
                 self.arrive(from, seal.volume, size);
-                if goes_back {
-                    self.datasets.borrow_mut().change(seal.volume, |record| record.forward_since = epoch);
+                if let Some(setback) = setback {
+                    self.datasets.borrow_mut().change(seal.volume, |record| record.gap = setback.at(epoch));
                 }
             }
         }
@@ -216,7 +217,7 @@ impl Shard {
             tree.shared = Shared::upto(target.epoch());
             let target = target.record.borrow();
             (record.root, record.height, record.mapped) = (target.root, target.height, target.mapped);
-            (record.size, record.forward_since) = (target.size, epoch);
+            (record.size, record.gap) = (target.size, Setback::to(&target).at(epoch));
             parents.push((record.number, target.number));
             record.own.strays = record.own.strays.max(target.own.strays);
             dataset.own.set(record.own);
@@ -255,7 +256,7 @@ impl Shard {
         }
         datasets.change(into, |record| {
             (record.state, record.size) = (DatasetState::Live, size);
-            (record.origin, record.base, record.received) = (Id(0), Id(0), 0);
+            (record.origin, record.base, record.received, record.epoch) = (Id(0), Id(0), 0, 0);
             if is_same {
                 record.inherits = record.inherits.and(Inherits::SYNC);
             }
@@ -427,8 +428,9 @@ impl Shard {
                 Purpose::Arrive(Arrival { origin, size, .. }) => {
                     let arrived = self.reception(order.volume).map(|from| {
                         let is_same = Rc::ptr_eq(&from, &dataset);
-                        let goes_back = !is_same && self.goes_back(&dataset, from.record.borrow().base);
-                        (from.number(), size, goes_back)
+                        let setback =
+                            if is_same { None } else { self.setback(&dataset, &from.record.borrow()) };
+                        (from.number(), size, setback)
                     });
                     (origin, arrived)
                 }
@@ -550,7 +552,7 @@ impl Shard {
             block_shift: was.block_shift,
             family: was.family,
             parent: Some(was.number),
-            forward_since: was.forward_since,
+            gap: was.gap,
             own: was.own.shared_at(was.epoch),
             ..new
         };
@@ -597,7 +599,7 @@ impl Shard {
                         family: now.family,
                         epoch: now.epoch,
                         parent: now.parent,
-                        forward_since: now.forward_since,
+                        gap: now.gap,
                         own: now.own,
                         added: now.added,
                         ..record

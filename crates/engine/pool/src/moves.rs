@@ -107,13 +107,20 @@ impl Move {
         one.refuse_now()?;
         let look = |shard: Rc<Shard>, dataset: Rc<Dataset>| async move {
             let snapshots = shard.count_snapshots(dataset.number()) as usize;
+            let bookmarks = shard.bookmarks_of(dataset.number()).len();
             let mapped = dataset.tree.borrow().mapped();
-            Ok((DatasetRecord { mapped, ..dataset.record.borrow().clone() }, snapshots))
+            Ok((DatasetRecord { mapped, ..dataset.record.borrow().clone() }, (snapshots, bookmarks)))
         };
-        let (record, snapshots) = one.source.on_volume(&one.name, look).await?;
+        let (record, (snapshots, bookmarks)) = one.source.on_volume(&one.name, look).await?;
         if snapshots > 0 {
             return Err(conflict(format!("it has {snapshots} snapshots, which do not move with it")).remedy(
                 "Delete them first; or copy the volume with its snapshots by 'forebay snapshot send SNAPSHOT' and 'forebay snapshot receive VOLUME'",
+            ));
+        }
+        if bookmarks > 0 {
+            let message = format!("it has {bookmarks} bookmarks, which do not move with it");
+            return Err(conflict(message).remedy(
+                "Delete them with 'forebay bookmark delete BOOKMARK': in the other pool, the first stream of it is a whole one",
             ));
         }
         let damaged = one.source.volume_brief(&one.name).await?.damaged;

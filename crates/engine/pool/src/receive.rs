@@ -283,7 +283,10 @@ impl Control {
                 let of = if place.is_some() { "the volume" } else { "the pool" };
                 let message = format!("{of} does not have the snapshot that the stream builds upon ({base})");
                 Error::new(ErrorKind::NotFound, &*object, message)
-                    .remedy("Receive that one first, or send the whole snapshot")
+                    .remedy(
+                        "Receive that snapshot first, a bookmark of it is not enough ('forebay snapshot list --json' says of each its \"origin\"); or send the \
+                         snapshot whole, and receive it under another name",
+                    )
             })?,
         };
         let Some(volume) = place else { return Ok(Some(base)) };
@@ -388,6 +391,7 @@ impl Control {
                     match base {
                         Some(base) => {
                             let base = shard.snapshot(base.id).ok_or(IoError::Gone)?;
+                            let record = DatasetRecord { epoch: shard.epoch.get(), ..record };
                             shard.clone_snapshot(&base, record).await.map(drop)
                         }
                         None => shard.create_dataset(record, None).await.map(drop),

@@ -12,6 +12,7 @@
 //! field of its own.
 
 use crate::added::Added;
+use crate::bookmarks::Gap;
 use crate::projects::Inherits;
 use crate::reserve::Own;
 use crate::spec::{SnapshotSchedule, SyncPolicy, VolumeFormat};
@@ -76,7 +77,8 @@ pub(crate) struct DatasetRecord {
     pub name: String,
     /// What the nodes of its tree say that they belong to: the first volume of those that descend from each other.
     pub family: Id,
-    /// Of a snapshot: when it was sealed. Nothing in it was born later. Of a bookmark, that of its snapshot.
+    /// Of a snapshot: when it was sealed. Nothing in it was born later. Of a bookmark, that of its snapshot. Of a volume that is being received: what
+    /// came for it was born from then on.
     pub epoch: u64,
     /// Of a snapshot that is being deleted: the leaves before this one are done.
     pub cursor: u64,
@@ -84,8 +86,8 @@ pub(crate) struct DatasetRecord {
     pub parent: Option<u64>,
     /// Of a snapshot and a bookmark: the number of the volume that it is listed under.
     pub volume: u64,
-    /// Of a volume and its snapshots: what was born up to this epoch may have come back to it later. From then on it has only gone forward.
-    pub forward_since: u64,
+    /// Of a volume and its snapshots: the moments after which it went back to something older.
+    pub gap: Gap,
     /// Of a snapshot: it cannot be deleted before this time of the pool's clock. Zero for any time.
     pub retain_until: WallTime,
     pub held: bool,
@@ -157,7 +159,7 @@ impl DatasetRecord {
             cursor: 0,
             parent: None,
             volume: 0,
-            forward_since: 0,
+            gap: Gap::default(),
             retain_until: WallTime(0),
             held: false,
             template: false,
@@ -235,7 +237,7 @@ impl DatasetRecord {
         w.u128(self.origin.0).u128(self.base.0).u64(self.received).u128(self.level.0).u128(self.peer.0);
         let (first, second) = match self.kind {
             DatasetKind::Project => (self.ceiling.iops, self.ceiling.bytes),
-            _ => (self.forward_since, 0),
+            _ => (self.gap.after, self.gap.before),
         };
         w.u64(first).u64(second).u64(self.quota).u64(self.retain_until.0);
         w.u16(self.name.len() as u16).text(&self.name, NAME_MAX);
@@ -290,9 +292,9 @@ impl DatasetRecord {
             5 => DatasetKind::Bookmark,
             _ => return Ok(None),
         };
-        let (ceiling, forward_since) = match kind {
-            DatasetKind::Project => (Rate { iops: first, bytes: second }, 0),
-            _ => (Rate::default(), first),
+        let (ceiling, gap) = match kind {
+            DatasetKind::Project => (Rate { iops: first, bytes: second }, Gap::default()),
+            _ => (Rate::default(), Gap { after: first, before: second }),
         };
         let are_numbers = number.max(volume).max(parent.unwrap_or(0)) < NUMBERS_MAX;
         let is_bare = root.is_hole()
@@ -323,7 +325,7 @@ impl DatasetRecord {
             cursor,
             parent,
             volume,
-            forward_since,
+            gap,
             retain_until,
             held: flags & FLAG_HELD != 0,
             template: flags & FLAG_TEMPLATE != 0,
@@ -368,7 +370,7 @@ mod tests {
             cursor: 9,
             parent: Some(0),
             volume: 4,
-            forward_since: 11,
+            gap: Gap { after: 11, before: 13 },
             retain_until: WallTime(13),
             held: true,
             scheduled: true,

@@ -11,6 +11,7 @@
 //! its base are lent out as long as it is there: they are not deleted.
 
 use crate::Engine;
+use crate::bookmarks::Lead;
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::lineage::Snapshot;
@@ -461,7 +462,8 @@ impl Control {
         let object = self.object(&format!("{volume}@{}", record.name));
         let missing = |what: String| {
             Error::new(ErrorKind::NotFound, &*object, what).remedy(
-                "Send the whole snapshot, or name another base; list them with: forebay snapshot list",
+                "Have the receiver give up what came so far ('forebay snapshot abandon VOLUME'), and send it from another base ('forebay snapshot list' \
+                 and 'forebay bookmark list' show which there are) or whole",
             )
         };
         let from = match (&options.from, options.resume) {
@@ -472,7 +474,7 @@ impl Control {
             }
             (_, Some(ResumeToken { base: Some(base), .. })) => {
                 let snapshot = self.find_origin(shard, record.family, base).await?;
-                let mark = self.find_bookmark(shard, record.clone(), base).await?;
+                let mark = self.bookmark_of(shard, record.clone(), base).await?;
                 let found = match (snapshot, mark) {
                     (Some(id), _) => Some(id.to_string()),
                     (None, Some(mark)) => Some(format!("{volume}#{}", mark.name)),
@@ -493,17 +495,23 @@ impl Control {
             let refused = |message: String, remedy: &str| {
                 Err(Error::new(ErrorKind::Invalid("from"), &*object, message).remedy(remedy))
             };
+            let is_pool =
+                |name: &str| registry(&self.rt).controls().iter().any(|control| control.name() == name);
+            let volume_of = from.split(['@', '#']).next().unwrap_or_default();
+            if let Some((pool, _)) = from.split_once('/')
+                && is_pool(pool)
+                && self.find(volume_of).is_none()
+            {
+                return refused(
+                    format!("{from} is in another pool"),
+                    "The base is one that the sending volume has, too: name that",
+                );
+            }
             if from.contains('#') {
                 let (mark_shard, mark) = self.bookmark(from).await?;
-                if mark_shard != shard || !mark.leads_to(&record) {
-                    let message = format!(
-                        "{} is no base of it: it is of another volume, or not older, or the volume was rolled back after it",
-                        self.object(from)
-                    );
-                    return refused(
-                        message,
-                        "Name a snapshot that is still there, or send the whole snapshot",
-                    );
+                let lead = if mark_shard == shard { mark.lead_to(&record) } else { Lead::Elsewhere };
+                if let Some((message, remedy)) = lead.refusal(&self.object(from), &self.object(&volume)) {
+                    return refused(message, &remedy);
                 }
                 base = Some(mark);
             } else {

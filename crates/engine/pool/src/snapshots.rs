@@ -80,14 +80,22 @@ impl Shard {
         SnapshotInfo { unique: kept.map(|kept| kept.unique), ..self.snapshot_info(snapshot) }
     }
 
-    /// What a live volume grew from, `VOLUME@NAME`, if that is not its own.
-    pub(crate) fn origin_of(&self, dataset: &Dataset) -> Option<String> {
-        let (number, parent) = (dataset.number(), dataset.record.borrow().parent);
-        let origin = self.ancestor(parent)?;
-        let origin = origin.record.borrow();
-        if origin.volume == number {
-            return None;
+    /// The snapshot of another volume that a clone grew from. It may have snapshots of its own since.
+    fn cloned_from(&self, dataset: &Dataset) -> Option<Rc<Snapshot>> {
+        let mut parent = dataset.record.borrow().parent;
+        loop {
+            let found = self.ancestor(parent)?;
+            if found.record.borrow().volume != dataset.number() {
+                return Some(found);
+            }
+            parent = found.record.borrow().parent;
         }
+    }
+
+    /// What a live volume was cloned from, `VOLUME@NAME`.
+    pub(crate) fn origin_of(&self, dataset: &Dataset) -> Option<String> {
+        let origin = self.cloned_from(dataset)?;
+        let origin = origin.record.borrow();
         let datasets = self.datasets.borrow();
         let volume = datasets.get(&origin.volume)?.record.borrow();
         Some(format!("{}@{}", volume.name, origin.name))
@@ -108,12 +116,8 @@ impl Shard {
 
     /// Makes a clone the owner of its snapshot and those before.
     async fn promote(self: &Rc<Self>, dataset: &Rc<Dataset>) -> Result<Result<(), String>, IoError> {
-        let (number, parent) = {
-            let record = dataset.record.borrow();
-            (record.number, record.parent)
-        };
-        let origin = self.ancestor(parent);
-        let Some(origin) = origin.filter(|origin| origin.record.borrow().volume != number) else {
+        let number = dataset.number();
+        let Some(origin) = self.cloned_from(dataset) else {
             return Ok(Err("it is not a clone, or owns the snapshot that it came from".into()));
         };
         let owner = origin.record.borrow().volume;
@@ -137,6 +141,14 @@ impl Control {
     /// An error with a snapshot named within the pool.
     fn snapshot_error(&self, name: &str, error: IoError) -> Error {
         match error {
+            IoError::Gone if name.contains('#') => {
+                Error::new(ErrorKind::NotFound, self.object(name), "a bookmark has no data, only the moment")
+                    .remedy("Name a snapshot, VOLUME@NAME; list them with: forebay snapshot list")
+            }
+            IoError::Gone if !name.contains('@') => {
+                Error::new(ErrorKind::NotFound, self.object(name), "no such snapshot")
+                    .remedy("A snapshot is named VOLUME@NAME; list them with: forebay snapshot list")
+            }
             IoError::Gone => Error::new(ErrorKind::NotFound, self.object(name), "no such snapshot")
                 .remedy("List them with: forebay snapshot list"),
             error => self.io_error(name, error),
@@ -591,13 +603,20 @@ impl Engine {
             if let Some((pool, own)) = name.split_once('/') {
                 return work(find_pool(&rt, pool)?, own.to_string()).await;
             }
-            for control in registry(&rt).controls() {
+            // A name without its pool could be of any.
+            let is_id = name.split('@').next().is_some_and(|first| first.parse::<Id>().is_ok());
+            for control in registry(&rt).controls().into_iter().filter(|_| is_id) {
                 if control.find_snapshot(&name).await.is_ok() {
                     return work(control, name).await;
                 }
             }
-            Err(Error::new(ErrorKind::NotFound, name, "no imported pool has a snapshot with this id")
-                .remedy("A snapshot is named POOL/VOLUME@NAME; list them with: forebay snapshot list"))
+            let message = if is_id {
+                "no imported pool has this snapshot"
+            } else {
+                "a snapshot is named POOL/VOLUME@NAME"
+            };
+            Err(Error::new(ErrorKind::NotFound, name, message)
+                .remedy("List them with: forebay snapshot list"))
         };
         self.on_core_0(found).await
     }

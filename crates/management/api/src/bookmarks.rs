@@ -21,6 +21,8 @@ pub struct Bookmark {
     pub size_bytes: u64,
     /// When the snapshot was taken.
     pub created_unix_ms: u64,
+    /// Whether snapshots of the volume that are taken from now on can be sent from it. Not if the volume went back to something older since.
+    pub usable: bool,
 }
 
 /// A bookmark to make of a snapshot.

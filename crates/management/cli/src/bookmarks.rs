@@ -32,7 +32,7 @@ pub enum Bookmark {
     },
     /// Delete a bookmark; no data is lost
     Delete {
-        /// POOL/VOLUME#NAME
+        /// POOL/VOLUME#NAME or UUID; quote it, shells may take the # for a comment
         name: String,
         #[command(flatten)]
         yes: Yes,

@@ -352,10 +352,11 @@ pub fn bookmarks(marks: &[Bookmark]) {
             Cell::text(&mark.name),
             Cell::number(show_size(mark.size_bytes)),
             Cell::text(show_time(mark.created_unix_ms)),
+            Cell::text(if mark.usable { "yes" } else { "no" }),
             Cell::text(&mark.id),
         ]
     });
-    table(&["NAME", "SIZE", "SNAPSHOT TAKEN (UTC)", "ID"], rows.collect(), "There are no bookmarks.");
+    table(&["NAME", "SIZE", "SNAPSHOT TAKEN (UTC)", "USABLE", "ID"], rows.collect(), "There are no bookmarks.");
 }
 
 pub fn moves(left: &[MoveLeft]) {

@@ -21,7 +21,7 @@ const EVENTS_ASKED_MAX: usize = 5;
 pub struct Send {
     /// POOL/VOLUME@NAME or UUID
     name: String,
-    /// Only what makes it of this one: @NAME of the same volume, POOL/VOLUME@NAME or UUID; or of a bookmark, #NAME or POOL/VOLUME#NAME
+    /// Only what makes it of this one: @NAME of the same volume, POOL/VOLUME@NAME or UUID; or of a bookmark, '#NAME' or 'POOL/VOLUME#NAME', quoted
     #[arg(long, value_name = "SNAPSHOT|BOOKMARK")]
     from: Option<String>,
     /// Go on where a stream broke off, as the receiver says; that names the other snapshot as well

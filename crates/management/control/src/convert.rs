@@ -552,6 +552,7 @@ pub fn bookmark(mark: &engine::BookmarkInfo) -> api::Bookmark {
         origin: mark.origin.to_string(),
         size_bytes: mark.size,
         created_unix_ms: mark.created.0,
+        usable: mark.usable,
     }
 }
 

@@ -278,11 +278,17 @@ impl Model {
         self.snapshots.iter().filter(move |(_, known)| known.volume == volume).map(|(id, known)| (*id, known))
     }
 
+    /// The snapshot of another volume that a volume grew from.
+    pub fn origin(&self, volume: &str) -> Option<u32> {
+        let mut at = self.volumes[volume].parent?;
+        while self.snapshots[&at].volume == volume {
+            at = self.snapshots[&at].parent?;
+        }
+        Some(at)
+    }
+
     fn promote(&mut self, volume: &str) -> bool {
-        let Some(origin) = self.volumes[volume].parent.filter(|id| self.snapshots[id].volume != volume)
-        else {
-            return false;
-        };
+        let Some(origin) = self.origin(volume) else { return false };
         let owner = self.snapshots[&origin].volume.clone();
         let (mut moved, mut next) = (Vec::new(), Some(origin));
         while let Some(id) = next.filter(|id| self.snapshots[id].volume == owner) {

@@ -205,12 +205,17 @@ fn clones_live_their_own_lives_and_can_be_promoted() {
         assert!(refused.message.contains('b'), "{refused}");
         let refused = engine.volume_delete("tank/a", PURGE_ALL).await.err().map(|error| error.kind);
         assert_eq!(refused, Some(ErrorKind::Conflict));
+        // Also when it has snapshots of its own, it came from where it came from.
+        pool.snapshot("b@own").await;
         pool.again().await;
-        assert_eq!(engine.volume_promote("tank/b").await.expect("promoted").snapshots, 1);
-        assert_eq!(engine.volume("tank/a").await.expect("there").origin.as_deref(), Some("b@one"));
+        assert_eq!(engine.volume("tank/b").await.expect("there").origin.as_deref(), Some("a@one"));
+        assert_eq!(engine.volume_promote("tank/b").await.expect("promoted").snapshots, 2);
+        let origin = async |name: &str| engine.volume(name).await.expect("there").origin;
+        assert_eq!((origin("tank/a").await.as_deref(), origin("tank/b").await), (Some("b@one"), None));
         engine.volume_delete("tank/a", PURGE_ALL).await.expect("deleted");
         pool.used().await;
         engine.snapshot_delete("tank/b@one").await.expect("nobody else needs it");
+        engine.snapshot_delete("tank/b@own").await.expect("nobody else needs it");
         pool.used().await;
         pool.again().await;
         let b = pool.open("b").await;

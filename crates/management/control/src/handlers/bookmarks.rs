@@ -8,23 +8,27 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use forebay_api::{Bookmark, BookmarkCreate, Code, Operation, Problem};
-use forebay_pool::ErrorKind;
+use forebay_api::{Bookmark, BookmarkCreate, Operation, Problem};
+use forebay_pool::BookmarkInfo;
 use std::sync::Arc;
 
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
-    let volume = match &ask.volume {
-        Some(name) => Some(shared.engine.volume(name).await?),
-        None => None,
+    let found = match &ask.volume {
+        Some(name) => {
+            let volume = shared.engine.volume(name).await?;
+            of_volume(&shared, &volume.pool, &volume.name).await?
+        }
+        None => shared.engine.bookmarks(ask.pool.as_deref()).await?,
     };
-    let pool = ask.pool.as_ref().or(volume.as_ref().map(|volume| &volume.pool));
-    let mut found = shared.engine.bookmarks(pool.map(String::as_str)).await?;
-    if let Some(volume) = &volume {
-        found.retain(|mark| mark.pool == volume.pool && mark.volume == volume.name);
-    }
     let found: Vec<Bookmark> = found.iter().map(convert::bookmark).collect();
     // Times of one width sort as they count.
     ok(&ask.page(found, |mark| format!("{} {:0>20} {}", mark.volume, mark.created_unix_ms, mark.name))?)
+}
+
+/// The bookmarks of a volume.
+pub async fn of_volume(shared: &Shared, pool: &str, volume: &str) -> Result<Vec<BookmarkInfo>, Problem> {
+    let all = shared.engine.bookmarks(Some(pool)).await.map_err(convert::problem)?;
+    Ok(all.into_iter().filter(|mark| mark.volume == volume).collect())
 }
 
 pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {
@@ -43,29 +47,13 @@ pub async fn create(
     let _turn = shared.volume_turn.lock().await;
     let snapshot = shared.engine.snapshot(&request.snapshot).await?;
     shared.engine.pool_changeable(&snapshot.pool).await?;
-    let own = request.name.as_ref().unwrap_or(&snapshot.name);
-    let name = format!("{}/{}#{own}", snapshot.pool, snapshot.volume);
-    match shared.engine.bookmark(&name).await {
-        Err(error) if error.kind == ErrorKind::NotFound => {}
-        Err(error) => return Err(error.into()),
-        Ok(_) => {
-            return Err(Problem::new(Code::Conflict, "a bookmark with this name exists")
-                .object(&name)
-                .field("name")
-                .remedy("Choose another name, or delete that one with `forebay bookmark delete BOOKMARK`.")
-                .into());
-        }
-    }
-    let of = rules::full(&snapshot);
+    let (of, id) = (rules::full(&snapshot), snapshot.id.to_string());
     if ask.dry_run {
-        return plan(
-            "bookmark.create",
-            &name,
-            vec![format!("The moment of {of} is kept, without its blocks.")],
-        );
+        let mark = convert::bookmark(&shared.engine.bookmark_create_check(&id, request.name).await?);
+        let change = format!("The moment of {of} is kept, without its blocks.");
+        return plan("bookmark.create", &mark.name, vec![change]);
     }
-    let mark = shared.engine.bookmark_create(&snapshot.id.to_string(), request.name.clone()).await?;
-    let mark = convert::bookmark(&mark);
+    let mark = convert::bookmark(&shared.engine.bookmark_create(&id, request.name).await?);
     told(&shared, &who, "bookmark.created", &mark.name, &format!("made of {of}"));
     made(StatusCode::CREATED, &Operation::BookmarkShow.path_of(&mark.name), &mark)
 }
@@ -80,8 +68,11 @@ pub async fn delete(
     let mark = convert::bookmark(&shared.engine.bookmark(&name).await?);
     shared.engine.pool_changeable(&mark.pool).await?;
     if ask.dry_run {
-        let change = "No increment can be sent from it any more; no data is lost.".to_string();
-        return plan("bookmark.delete", &mark.name, vec![change]);
+        let changes = [
+            "No increment can be sent from it any more; no data is lost.",
+            "A stream from it that broke off can go on only if another bookmark or the snapshot of that moment is there.",
+        ];
+        return plan("bookmark.delete", &mark.name, changes.map(str::to_string).to_vec());
     }
     shared.engine.bookmark_delete(&mark.name).await?;
     told(&shared, &who, "bookmark.deleted", &mark.name, "deleted");

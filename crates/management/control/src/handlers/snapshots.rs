@@ -4,7 +4,7 @@
 //! overtaken by them, and then the engine refuses.
 
 use super::sessions::users;
-use super::{damage, told, volumes};
+use super::{bookmarks, damage, told, volumes};
 use crate::request::{
     Answered, Ask, Failure, Input, Principal, check_precondition, json, made, ok, plan, tag_of_spec, tagged,
 };
@@ -19,7 +19,7 @@ use forebay_api::{
     Snapshots, VolumeCreate, show_duration, show_size,
 };
 use forebay_base::WallTime;
-use forebay_pool::{ErrorKind, SnapshotChange, VolumeInfo, utc};
+use forebay_pool::{BookmarkInfo, ErrorKind, SnapshotChange, VolumeInfo, utc};
 use std::sync::Arc;
 
 fn etag(snapshot: &Snapshot) -> String {
@@ -225,6 +225,12 @@ pub async fn rollback(
         if snapshot.size != before.size {
             let (was, is) = (show_size(before.size), show_size(snapshot.size));
             changes.push(format!("It has {was} and will have {is}."));
+        }
+        let marks = bookmarks::of_volume(&shared, &snapshot.pool, &snapshot.volume).await?;
+        let is_behind = |mark: &&BookmarkInfo| mark.usable && mark.created > snapshot.created;
+        let behind = marks.iter().filter(is_behind).count();
+        if behind > 0 {
+            changes.push(rules::bookmarks_behind(behind));
         }
         if !users.is_empty() {
             changes.push(format!("It is in use by {}.", rules::few(&users)));

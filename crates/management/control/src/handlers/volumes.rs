@@ -5,7 +5,7 @@
 //! are one step.
 
 use super::sessions::users;
-use super::{hosts, inherited, levels, mappings, pools, told};
+use super::{bookmarks, hosts, inherited, levels, mappings, pools, told};
 use crate::events::now_unix_ms;
 use crate::hosts::Content;
 use crate::request::{
@@ -282,6 +282,10 @@ pub async fn delete(
             let alone = show_size(volume.status.snapshot_bytes.unwrap_or_default());
             changes.push(format!("It takes {count} along, with another {alone} of data."));
         }
+        let bookmarks = bookmarks::of_volume(&shared, &info.pool, &info.name).await?.len();
+        if bookmarks > 0 {
+            changes.push(rules::snapshots::bookmarks_gone(bookmarks));
+        }
         if !users.is_empty() {
             changes.push(format!("It is in use by {}.", rules::snapshots::few(&users)));
         }
@@ -330,7 +334,7 @@ pub async fn promote(
         let former = origin.split('@').next().unwrap_or_default();
         let changes = vec![
             format!("It becomes the owner of {origin} and of the snapshots of {former} before that."),
-            format!("{former} becomes a clone of it."),
+            format!("{former} becomes a clone of it, and keeps its bookmarks."),
         ];
         return plan("volume.promote", &volume.name, changes);
     }

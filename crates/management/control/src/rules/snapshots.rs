@@ -26,8 +26,25 @@ pub fn name(name: &str) -> Result<(), Problem> {
     if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_fine) {
         return Ok(());
     }
-    let detail = format!("`{}` is not a snapshot's name", shown(name));
-    Err(invalid("name", detail, "Use 1 to 100 letters, digits and `._-:`."))
+    let detail = format!("`{}` cannot be the name of a snapshot or bookmark", shown(name));
+    let remedy = "Use 1 to 100 letters, digits and `._-:`, without the volume and the `@` or `#` before it.";
+    Err(invalid("name", detail, remedy))
+}
+
+/// That a volume's bookmarks go with it.
+pub fn bookmarks_gone(count: usize) -> String {
+    match count {
+        1 => "Its bookmark goes with it.".into(),
+        count => format!("Its {count} bookmarks go with it."),
+    }
+}
+
+/// That a volume goes back behind bookmarks.
+pub fn bookmarks_behind(count: usize) -> String {
+    match count {
+        1 => "One bookmark of a later moment cannot be used for snapshots from then on.".into(),
+        count => format!("{count} bookmarks of later moments cannot be used for snapshots from then on."),
+    }
 }
 
 /// How long a snapshot is retained.

@@ -12,6 +12,12 @@ async fn names(pools: &Pools) -> Vec<String> {
     all.iter().map(|mark| format!("{}/{}#{}", mark.pool, mark.volume, mark.name)).collect()
 }
 
+/// Which of them lead to snapshots that are taken from now on.
+async fn usable(pools: &Pools) -> Vec<(String, bool)> {
+    let all = pools.engine.bookmarks(None).await.expect("listed");
+    all.into_iter().map(|mark| (mark.name, mark.usable)).collect()
+}
+
 fn from(name: &str) -> SendOptions {
     SendOptions { from: Some(name.into()), resume: None }
 }
@@ -67,12 +73,15 @@ fn a_bookmark_from_before_a_rollback_is_refused() {
         let a = pools.create("tank/a", 4 * MIB).await;
         pools.write(&a, 0, 40, 1).await;
         pools.snapshot("tank/a@old").await;
+        mark(&pools, "tank/a@old").await;
         pools.write(&a, 0, 20, 2).await;
         pools.snapshot("tank/a@new").await;
         mark(&pools, "tank/a@new").await;
         pools.snapshot("tank/a@same").await;
         pools.stream("tank/a@same", Some("#new")).await;
         pools.engine.volume_rollback("tank/a@old").await.expect("rolled back");
+        // It has nothing from before that moment that it had not then.
+        assert_eq!(usable(&pools).await, [("old".into(), true), ("new".into(), false)]);
         pools.snapshot("tank/a@back").await;
         mark(&pools, "tank/a@back").await;
         for _ in 0..2 {
@@ -83,6 +92,8 @@ fn a_bookmark_from_before_a_rollback_is_refused() {
         }
         // Between snapshots from before nothing went back.
         pools.stream("tank/a@same", Some("#new")).await;
+        let back = pools.stream("tank/a@back", Some("#old")).await;
+        assert!(back.len() < 2 * 4096, "{} bytes", back.len());
         // Nor is it the base of what is older, or of itself, or of another volume.
         pools.engine.volume_clone("tank/a@new", "c").await.expect("cloned");
         pools.snapshot("tank/c@one").await;
@@ -130,6 +141,125 @@ fn a_bookmark_from_before_changes_were_given_up_is_refused() {
         pools.snapshot("vault/a@three").await;
         pools.stream("vault/a@three", Some("#two")).await;
     });
+}
+
+/// Goal: snapshots that the receiver takes by itself, between what it receives, cost it no bookmark.
+#[test]
+fn snapshots_of_the_receivers_own_leave_bookmarks_usable() {
+    on_pools(|pools| async move {
+        let a = pools.create("tank/a", 4 * MIB).await;
+        pools.write(&a, 0, 40, 1).await;
+        pools.snapshot("tank/a@0").await;
+        let whole = pools.stream("tank/a@0", None).await;
+        pools.receive(&whole, "vault/a", KEEP).await.expect("received");
+        mark(&pools, "vault/a@0").await;
+        for day in 1..5 {
+            pools.snapshot(&format!("vault/a@own{day}")).await;
+            mark(&pools, &format!("vault/a@own{day}")).await;
+            pools.write(&a, day, 2, 10 + day as u32).await;
+            pools.snapshot(&format!("tank/a@{day}")).await;
+            let change = pools.stream(&format!("tank/a@{day}"), Some(&format!("@{}", day - 1))).await;
+            pools.receive(&change, "vault/a", KEEP).await.expect("received");
+            mark(&pools, &format!("vault/a@{day}")).await;
+        }
+        assert!(usable(&pools).await.iter().all(|(_, usable)| *usable));
+        for base in ["0", "own1", "1", "own3", "4"] {
+            pools.snapshot(&format!("vault/a@after{base}")).await;
+            let change = pools.stream(&format!("vault/a@after{base}"), Some(&format!("#{base}"))).await;
+            pools.receive(&change, "vault/b", KEEP).await.expect("received");
+            assert_eq!(pools.content("vault/b").await, pools.content("vault/a").await, "from {base}");
+            pools.engine.volume_delete("vault/b", PURGE).await.expect("deleted");
+        }
+    });
+}
+
+/// What a volume and its replica go through, drawn; then every snapshot is sent from every bookmark that is taken for a base of it, and must come
+/// out as it is. How many did, and how many bookmarks were refused.
+fn led_and_refused(seed: u64) -> (u64, u64) {
+    let counted = Rc::new(Cell::new((0, 0)));
+    let told = counted.clone();
+    world(Err(64 * MIB), [LAYOUTS[0], LAYOUTS[2]], 4096, move |pools| async move {
+        let mut random = Random::new(seed);
+        let a = pools.create("tank/a", MIB).await;
+        pools.write(&a, 0, 60, 1).await;
+        pools.snapshot("tank/a@s0").await;
+        let whole = pools.stream("tank/a@s0", None).await;
+        pools.receive(&whole, "vault/a", KEEP).await.expect("received");
+        // Those of the source that have arrived, in the order in which they did.
+        let (mut sent, mut number) = (vec!["s0".to_string()], 0);
+        for _ in 0..22 {
+            number += 1;
+            let side = NAMES[random.below(2) as usize];
+            let volume = pools.open(&format!("{side}/a")).await;
+            let own = format!("{side}/a@{}{number}", &side[..1]);
+            match random.below(7) {
+                0 | 1 => {
+                    let (first, count) = (random.below(200), 1 + random.below(50));
+                    match random.one_in(3) {
+                        true => pools.discard(&volume, first, count).await,
+                        false => pools.write(&volume, first, count, 100 + number).await,
+                    }
+                }
+                2 => pools.snapshot(&own).await,
+                3 => {
+                    let all = pools.engine.snapshots(Some(side)).await.expect("listed");
+                    let back = &all[random.below(all.len() as u64) as usize];
+                    let name = format!("{side}/{}@{}", back.volume, back.name);
+                    pools.engine.volume_rollback(&name).await.expect("rolled back");
+                }
+                _ => {
+                    let (name, base) = (format!("s{number}"), sent.last().expect("the first").clone());
+                    pools.snapshot(&format!("tank/a@{name}")).await;
+                    let change = pools.stream(&format!("tank/a@{name}"), Some(&format!("@{base}"))).await;
+                    let mut receiver =
+                        pools.engine.snapshot_receive("vault/a", DISCARD).await.expect("begun");
+                    let half = change.len() / 2;
+                    receiver.push(&change[..half]).await.expect("taken");
+                    if random.one_in(2) {
+                        pools.snapshot(&format!("vault/a@m{number}")).await;
+                    }
+                    receiver.push(&change[half..]).await.expect("taken");
+                    receiver.finish().await.expect("received");
+                    sent.push(name);
+                }
+            }
+        }
+        for side in NAMES {
+            let all = pools.engine.snapshots(Some(side)).await.expect("listed");
+            let name = |info: &SnapshotInfo| format!("{side}/a@{}", info.name);
+            for info in &all {
+                mark(&pools, &name(info)).await;
+            }
+            for (to, base) in all.iter().flat_map(|to| all.iter().map(move |base| (to, base))) {
+                let (led, refused) = told.get();
+                match pools.stream_with(&name(to), from(&format!("#{}", base.name))).await {
+                    Ok(change) => {
+                        let copy = format!("{side}/copy");
+                        pools.receive(&change, &copy, KEEP).await.expect("received");
+                        let (is, was) = (pools.content(&copy).await, pools.as_of(&name(to)).await);
+                        assert_eq!(is, was, "seed {seed}: {} from #{}", name(to), base.name);
+                        pools.engine.volume_delete(&copy, PURGE).await.expect("deleted");
+                        told.set((led + 1, refused));
+                    }
+                    Err(error) => {
+                        assert_eq!(error.kind, ErrorKind::Invalid("from"), "{error}");
+                        let is_broken = error.message.contains("went back");
+                        told.set((led, refused + u64::from(is_broken)));
+                    }
+                }
+            }
+        }
+        pools.settle().await;
+        pools.again().await;
+    });
+    counted.get()
+}
+
+#[test]
+fn what_a_bookmark_leads_to_comes_out_as_it_is() {
+    let all = seeds(12).map(led_and_refused);
+    let (led, refused) = all.fold((0, 0), |(led, refused), (more, also)| (led + more, refused + also));
+    assert!(led >= 200 && refused >= 60, "{led} came out right, {refused} were refused");
 }
 
 /// Goal: what is received was born before it arrives. A bookmark that was made meanwhile, of the volume as it still was, does not know it.
@@ -187,9 +317,32 @@ fn bookmarks_have_names_and_go_with_their_volume() {
         );
         engine.bookmark_delete("tank/a#one").await.expect("deleted");
         assert_eq!(kind(engine.bookmark_delete("tank/a#one").await), Some(ErrorKind::NotFound));
-        for name in ["tank/a#no", "tank/no#one", "tank/a", "a#one", "nowhere/a#one"] {
+        for name in ["tank/a#no", "tank/no#one", "tank/a", "a#one", "a#second", "nowhere/a#one"] {
             assert_eq!(kind(engine.bookmark(name).await), Some(ErrorKind::NotFound), "{name}");
         }
+        // Its id and its volume's are names of it, too.
+        let volume = engine.volume("tank/a").await.expect("there").id;
+        for name in [format!("{volume}#second"), told.id.to_string(), format!("tank/{}", told.id)] {
+            assert_eq!(engine.bookmark(&name).await.expect("there"), told, "{name}");
+        }
+        // What would be refused is known before; nothing is made.
+        let trial = engine.bookmark_create_check("tank/a@two", Some("third".into())).await.expect("possible");
+        assert_eq!(
+            (trial.name.as_str(), kind(engine.bookmark("tank/a#third").await)),
+            ("third", Some(ErrorKind::NotFound))
+        );
+        let trial = engine.bookmark_create_check("tank/a@two", Some("second".into())).await;
+        assert_eq!(kind(trial), Some(ErrorKind::Conflict));
+        // A name without its pool could be of any, and what has no data is no snapshot.
+        for name in ["a@two", "tank/a#second", "tank/a"] {
+            assert_eq!(kind(engine.snapshot(name).await), Some(ErrorKind::NotFound), "{name}");
+        }
+        pools.create("vault/a", 4 * MIB).await;
+        let elsewhere =
+            pools.stream_with("tank/a@two", from("vault/a#one")).await.expect_err("in another pool");
+        assert!(elsewhere.message.contains("in another pool"), "{elsewhere}");
+        let staying = engine.volume_move_check("tank/a", "vault").await.expect_err("it has a bookmark");
+        assert!(staying.message.contains("1 bookmark"), "{staying}");
         pools.again().await;
         assert_eq!(names(&pools).await, ["tank/a#second"]);
         engine.volume_delete("tank/a", PURGE).await.expect("deleted");
