@@ -356,7 +356,11 @@ pub fn bookmarks(marks: &[Bookmark]) {
             Cell::text(&mark.id),
         ]
     });
-    table(&["NAME", "SIZE", "SNAPSHOT TAKEN (UTC)", "USABLE", "ID"], rows.collect(), "There are no bookmarks.");
+    table(
+        &["NAME", "SIZE", "SNAPSHOT TAKEN (UTC)", "USABLE", "ID"],
+        rows.collect(),
+        "There are no bookmarks.",
+    );
 }
 
 pub fn moves(left: &[MoveLeft]) {

@@ -341,6 +341,9 @@ fn bookmarks_have_names_and_go_with_their_volume() {
         let elsewhere =
             pools.stream_with("tank/a@two", from("vault/a#one")).await.expect_err("in another pool");
         assert!(elsewhere.message.contains("in another pool"), "{elsewhere}");
+        for name in ["tank/a@one", "tank/a@two"] {
+            engine.snapshot_delete(name).await.expect("deleted");
+        }
         let staying = engine.volume_move_check("tank/a", "vault").await.expect_err("it has a bookmark");
         assert!(staying.message.contains("1 bookmark"), "{staying}");
         pools.again().await;
