@@ -2,7 +2,8 @@
 //!
 //! All of it goes through a slot window by window, and holds no more than [`IN_FLIGHT_BYTES`] in memory at a time; how many
 //! such calls run side by side, and when, is the caller's to say. A window that cannot be done because of one
-//! bad sector is done in halves, down to 4 KiB: errors in different places of different disks are not added up.
+//! bad sector is done in halves, down to 4 KiB: errors in different places of different disks are not added up. So is one that a slot does
+//! not give of itself: what others give in place of the rest of it may be wrong where the slot is right.
 //!
 //! Nothing here can tell right data from wrong: blocks are checked where their pointers are known. What is rebuilt from
 //! a rotten cell is rotten too, and is found and computed anew by the next read as far as parity goes.
@@ -76,8 +77,8 @@ impl Array {
     }
 
     /// Writes the bytes `range` of slot number `missing` of the chunk to `target`, a slot of a disk in service that no read of
-    /// this chunk uses yet: copied while the slot's disk is in service and reads, otherwise from the other slots (of a mirror copied, of
-    /// lines computed). The caller lets nothing write these bytes of the chunk meanwhile. Returns the parts that could not be had: what the target holds
+    /// this chunk uses yet, or the slot itself: copied as far as the slot's disk is in service and reads, otherwise from the other slots (of a mirror
+    /// copied, of lines computed). The caller lets nothing write these bytes of the chunk meanwhile. Returns the parts that could not be had: what the target holds
     /// there is undefined. Adds the target's disk to those to flush.
     ///
     /// # Errors
@@ -104,7 +105,20 @@ impl Array {
         let mut lost: Vec<Range<u64>> = Vec::new();
         while let Some(window) = todo.pop() {
             let len = window.end - window.start;
-            match self.bytes_of_slot(slots, missing, others, &window).await {
+            let own = match self.of_slot(&slots[missing]) {
+                Some(member) => {
+                    let buffer = self.rt.buffer(len as usize);
+                    Some(self.read_slot(member, &slots[missing], window.start, buffer, Way::Only).await)
+                }
+                None => None,
+            };
+            let found = match own {
+                Some((_, Ok(()))) if target == slots[missing] => continue,
+                Some((bytes, Ok(()))) => Some(bytes),
+                Some((_, Err(_))) if len > UNIT && !active(Bug::RebuildComputesWholeWindow) => None,
+                Some((_, Err(_))) | None => self.bytes_from_others(slots, missing, others, &window).await,
+            };
+            match found {
                 Some(_) if window.contains(&skipped) && active(Bug::RebuildSkipsLine) => {}
                 Some(bytes) => {
                     let mut writing = Writing::new(1);
@@ -124,8 +138,8 @@ impl Array {
         Ok(lost)
     }
 
-    /// A window of one slot, from itself or the others.
-    async fn bytes_of_slot(
+    /// A window of one slot, as the others give it.
+    async fn bytes_from_others(
         &self,
         slots: &[SlotRef],
         missing: usize,
@@ -133,13 +147,6 @@ impl Array {
         window: &Range<u64>,
     ) -> Option<BufMut> {
         let len = (window.end - window.start) as usize;
-        if let Some(member) = self.of_slot(&slots[missing]) {
-            let (bytes, result) =
-                self.read_slot(member, &slots[missing], window.start, self.rt.buffer(len), Way::Only).await;
-            if result.is_ok() {
-                return Some(bytes);
-            }
-        }
         let Some(lines) = self.lines(slots) else {
             for slot in others.iter().map(|index| &slots[index]) {
                 let Some(member) = self.of_slot(slot) else { continue };
@@ -175,15 +182,11 @@ impl Array {
         let cell = line * lines.cell..(line + 1) * lines.cell;
         let mut whole = true;
         for (index, slot) in slots.iter().enumerate() {
-            let Some(member) = self.of_slot(slot) else {
+            if self.of_slot(slot).is_none() {
                 whole = false;
                 continue;
-            };
-            let buffer = self.rt.buffer(lines.cell as usize);
-            let (_, result) = self.read_slot(member, slot, cell.start, buffer, Way::Only).await;
-            if result.is_err() {
-                whole &= self.rebuild(slots, index, cell.clone(), *slot, touched).await?.is_empty();
             }
+            whole &= self.rebuild(slots, index, cell.clone(), *slot, touched).await?.is_empty();
         }
         Ok(whole)
     }

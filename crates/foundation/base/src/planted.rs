@@ -121,6 +121,8 @@ pub enum Bug {
     DamageOutlivesItsBlock,
     /// A rebuild leaves out the last line of its range.
     RebuildSkipsLine,
+    /// Where one sector of a slot cannot be read, all that is read with it is computed from the others.
+    RebuildComputesWholeWindow,
     /// The label on the first disk of a group that joins makes it a part of the pool, before the others have theirs.
     JoiningDisksDecide,
     /// A trim discards what is free in a chunk while space in it is promised.
@@ -347,8 +349,13 @@ impl Bug {
     ];
 
     /// What only pools with parity can meet: the model test of `forebay-raid` must catch these.
-    pub const OF_PARITY: [Bug; 4] =
-        [Bug::ParityNotUpdated, Bug::ParityWrongRotation, Bug::DegradedReadUnchecked, Bug::RebuildSkipsLine];
+    pub const OF_PARITY: [Bug; 5] = [
+        Bug::ParityNotUpdated,
+        Bug::ParityWrongRotation,
+        Bug::DegradedReadUnchecked,
+        Bug::RebuildSkipsLine,
+        Bug::RebuildComputesWholeWindow,
+    ];
 
     /// What a test of `forebay-pool` must catch: the simulator's histories are to lose changes.
     pub const OF_STREAMS: [Bug; 1] = [Bug::ReceiveOverChanges];

@@ -218,3 +218,31 @@ fn a_rebuild_does_not_add_up_errors_in_different_places() {
         assert!((0..rig.units()).filter(|unit| !units.contains(unit)).all(|unit| rig.wrong(unit).is_empty()));
     });
 }
+
+/// Goal: what a slot gives itself is not computed from others, which may be wrong where it is right.
+#[test]
+fn one_bad_sector_does_not_have_the_rest_of_a_slot_computed() {
+    let shape = Shape { data: 4, parity: 1, ..WIDE };
+    for is_copied in [true, false] {
+        filled(shape, move |mut rig, mut random| async move {
+            let (slot, line) = (2, 1);
+            let first = line * rig.shape.cell / UNIT;
+            // In the same line, and beside it, another disk has rot that nobody has seen.
+            rig.make_unreadable(slot, first + 3);
+            rig.rot(0, first + 9, &mut random);
+            rig.rot(4, 0, &mut random);
+            if is_copied {
+                let target = SlotRef { disk: 5, slot: 0 };
+                let lost = rig.array.rebuild(&rig.slots, slot, 0..shape.slot, target, &mut rig.touched).await;
+                assert_eq!(lost, Ok(vec![]));
+                rig.slots[slot] = target;
+            } else {
+                let whole = rig.array.restore_unread(&rig.slots, line, &mut rig.touched).await;
+                assert_eq!(whole, Ok(true));
+                rig.look().await;
+            }
+            let wrong: Vec<u64> = (0..rig.units()).filter(|unit| rig.wrong(*unit).contains(slot)).collect();
+            assert_eq!(wrong, [0_u64; 0], "copied: {is_copied}");
+        });
+    }
+}

@@ -254,17 +254,16 @@ fn lose(rig: &mut Rig, random: &mut Random) -> Outcome {
     Ok(())
 }
 
-/// Puts a slot of another disk in place of a lost one, in two steps.
+/// Puts a slot of another disk in place of a lost one, or of one in service, in two steps.
 async fn rebuild(rig: &mut Rig, random: &mut Random) -> Outcome {
-    let Some(missing) = rig.out().iter().next() else { return Ok(()) };
+    let serves = random.below(rig.width() as u64) as usize;
+    let Some(missing) = rig.out().iter().next().or(random.one_in(3).then_some(serves)) else { return Ok(()) };
     let in_use = |disk: u16| rig.slots.iter().any(|slot| slot.disk == disk);
     let disks = 0..(rig.width() + rig.shape.spares) as u16;
     let Some(disk) = disks.clone().find(|disk| !in_use(*disk) && rig.array.member(*disk).is_some()) else {
         return Ok(());
     };
-    // What is computed from rot is rot: the model counts it only where there was none.
-    let sound: Vec<u64> =
-        (0..rig.units()).filter(|unit| rig.rotten(*unit).without(rig.out()).is_empty()).collect();
+    let sound = sound(rig, missing, 0..rig.units());
     let target = SlotRef { disk, slot: 3 };
     let middle = random.below(rig.units() + 1) * UNIT;
     for range in [0..middle, middle..rig.shape.slot].into_iter().filter(|range| !range.is_empty()) {
@@ -274,6 +273,17 @@ async fn rebuild(rig: &mut Rig, random: &mut Random) -> Outcome {
     rig.slots[missing] = target;
     let left = sound.into_iter().find(|unit| rig.wrong(*unit).contains(missing));
     ensure(left.is_none(), || format!("unit {left:?} of the new slot is wrong"))
+}
+
+/// The units of a slot that come out right when it is written anew: those that are right and can be read, and those that the others give. What is
+/// copied or computed from rot is rot: only where there is none it counts.
+fn sound(rig: &Rig, slot: usize, units: Range<u64>) -> Vec<u64> {
+    let is_sound = |unit: &u64| {
+        let (gone, rotten) = (rig.gone(*unit), rig.rotten(*unit));
+        let others = rotten.without(rig.out()).iter().all(|index| index == slot);
+        if gone.contains(slot) { others } else { !rotten.contains(slot) }
+    };
+    units.filter(is_sound).collect()
 }
 
 /// A scrub tells exactly the lines in which something is wrong.
@@ -292,12 +302,25 @@ async fn scrub(rig: &mut Rig, random: &mut Random) -> Outcome {
     })
 }
 
-/// Parity of lines whose data is right is right afterwards.
+/// Parity of lines whose data is right is right afterwards; and what cannot be read of a line is written anew, and nothing else changed.
 async fn restore(rig: &mut Rig, random: &mut Random) -> Outcome {
     let line = random.below(rig.lines());
     let columns = line * rig.shape.cell..(line + 1) * rig.shape.cell;
     let data: Subset = (0..rig.shape.data).map(|role| rig.slot_of(line, role)).collect();
     let (gone, rotten) = (rig.over(columns.clone(), Rig::gone), rig.over(columns.clone(), Rig::rotten));
+    if random.one_in(2) {
+        let units = columns.start / UNIT..columns.end / UNIT;
+        let sound: Vec<_> = (0..rig.width()).map(|slot| sound(rig, slot, units.clone())).collect();
+        let whole = rig.array.restore_unread(&rig.slots, line, &mut rig.touched).await;
+        rig.look().await;
+        ensure(whole == Ok(rig.out().is_empty()), || format!("restored what was not read: {whole:?}"))?;
+        let is_left = |(slot, units): (usize, &Vec<u64>)| {
+            !rig.out().contains(slot) && units.iter().any(|unit| rig.wrong(*unit).contains(slot))
+        };
+        let left: Vec<usize> =
+            sound.iter().enumerate().filter(|all| is_left(*all)).map(|(slot, _)| slot).collect();
+        return ensure(left.is_empty(), || format!("slots {left:?} have something wrong in line {line}"));
+    }
     if !rotten.without(gone).intersection(data).is_empty() {
         return Ok(());
     }
