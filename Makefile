@@ -4,8 +4,9 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 FOREBAY := $(TARGET)/release/forebay
 E2E := $(TARGET)/release/forebay-e2e --server $(FOREBAY)
 BENCH := $(TARGET)/release/forebay-bench --server $(FOREBAY)
-# Built as the tests are, and with them: optimised, with assertions, and a panic of the engine is a finding instead of the end.
-SIM := $(TARGET)/debug/sim
+# Built as the tests are, and with them: optimised, with assertions, and a panic of the engine is a finding instead of the end. Worlds come and go by the
+# thousand: the C library is told not to give their memory back to the system each time.
+SIM := env MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=4294967296 $(TARGET)/debug/sim
 TESTED := $(TARGET)/debug/forebay
 TEST_E2E := $(TARGET)/debug/forebay-e2e --server $(TESTED)
 

@@ -29,10 +29,6 @@ use std::time::{Duration, Instant};
 
 const COMMIT: &str = env!("FOREBAY_COMMIT");
 
-/// Worlds come and go by the thousand, and the C library's allocator gives their memory back to the system each time: a fifth of a run was page faults.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// The command line: a verb and pairs of option and value.
 struct Arguments {
     verb: String,
