@@ -113,7 +113,9 @@ impl Setup {
         let records = self.table_records;
         // Bitmaps of the smallest chunks have some 8 bytes.
         let maps_bytes = if records == 24 { 0 } else { 64 };
-        (records > 0).then_some(TableShape { per_leaf: records, fan_out: FAN_OUT, datasets, maps_bytes })
+        let nodes = if records == 24 { 3 } else { 8 };
+        let shape = TableShape { per_leaf: records, fan_out: FAN_OUT, datasets, maps_bytes, nodes };
+        (records > 0).then_some(shape)
     }
 
     /// What disks may have at a time.

@@ -18,7 +18,9 @@ use forebay_qos::{Task, Work};
 use forebay_raid::DiskSet;
 use forebay_runtime::{Buf, completion};
 use forebay_space::{ChunkEntry, ChunkKind, Ptr, encode_record};
-use forebay_tree::{DirtyLeaf, Frozen, Mapped, NODE_BYTES, NodeHeader, decode_ptrs, encode_node, leaf_body};
+use forebay_tree::{
+    DirtyLeaf, FANOUT, Frozen, Mapped, NODE_BYTES, NodeHeader, decode_ptrs, encode_node, leaf_body,
+};
 use futures_util::future::join_all;
 use std::rc::Rc;
 
@@ -171,6 +173,7 @@ impl Shard {
         sealed: Option<&mut Added>,
     ) -> Result<(), IoError> {
         let mut resolved = Added::default();
+        self.read_frozen(&owner, &mut frozen).await?;
         let mut leaves = frozen.dirty_leaves();
         // Cold leaves are read in the order in which they lie on disk.
         leaves.sort_by_key(|leaf| (leaf.hot().is_none(), leaf.home.addr()));
@@ -220,12 +223,42 @@ impl Shard {
             (now.root, now.height, now.mapped) = (record.root, record.height, record.mapped);
             drop(now);
             for (level, index, _) in written {
-                if level == 0 && dataset.tree.borrow().is_loaded(index) {
-                    self.leaf_loaded(owner.number, index);
+                let is_loaded = dataset.tree.borrow().is_loaded(level, index);
+                if is_loaded {
+                    self.node_loaded(owner.number, level, index);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Reads the interior nodes that are to be written and were changed below without being read.
+    async fn read_frozen(&self, owner: &NodeOwner, frozen: &mut Frozen) -> Result<(), IoError> {
+        loop {
+            let unread = frozen.unread();
+            if unread.is_empty() {
+                return Ok(());
+            }
+            for batch in unread.chunks(BATCH.min(self.turns.places_max())) {
+                let turn =
+                    self.checkpoint_turn(Work::read((batch.len() * NODE_BYTES) as u64, batch.len())).await;
+                let bodies = batch.iter().map(|node| async move {
+                    let header = self.node_header(owner, node.level, node.index);
+                    let body = self.read_node(&header, node.home, || true).await?;
+                    Ok::<_, IoError>(decode_ptrs(&body.expect("a frozen pointer is never stale")))
+                });
+                let bodies = join_all(bodies).await;
+                drop(turn);
+                for (node, ptrs) in batch.iter().zip(bodies) {
+                    let ptrs = ptrs?;
+                    frozen.load(*node, &ptrs);
+                    // The living tree has it as well, unless it was read meanwhile.
+                    if let Some(dataset) = &owner.dataset {
+                        dataset.tree.borrow_mut().load(*node, &ptrs);
+                    }
+                }
+            }
+        }
     }
 
     /// The body of a dirty leaf (nothing when it is empty), the stored pointers it replaces, and how many blocks more are
@@ -238,10 +271,14 @@ impl Shard {
         if let Some(ptrs) = leaf.hot() {
             return Ok((leaf_body(ptrs.iter()), Vec::new(), Mapped::default()));
         }
-        let header = self.node_header(owner, 0, leaf.index);
-        let stored =
-            self.read_node(&header, leaf.home, || true).await?.expect("a frozen pointer is never stale");
-        let merged = leaf.merge(decode_ptrs(&stored));
+        let stored = if leaf.home.is_hole() {
+            vec![Ptr::HOLE; FANOUT as usize]
+        } else {
+            let header = self.node_header(owner, 0, leaf.index);
+            let body = self.read_node(&header, leaf.home, || true).await?;
+            decode_ptrs(&body.expect("a frozen pointer is never stale"))
+        };
+        let merged = leaf.merge(stored);
         Ok((leaf_body(merged.ptrs.into_iter()), merged.freed, merged.mapped))
     }
 

@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 /// Leaves that one clear record may touch: what its application costs at once, without giving others a turn.
 const CLEAR_LEAVES_MAX: u64 = 256;
+/// No record of the log clears more.
+pub(crate) const CLEAR_BLOCKS_MAX: u64 = CLEAR_LEAVES_MAX * FANOUT;
 /// Bytes that are searched for zeros at a time.
 const SCAN_BYTES: u64 = 1 << 20;
 
@@ -43,7 +45,7 @@ impl LocalVolume {
             if self.shard.is_suspended() {
                 return Err(IoError::Suspended);
             }
-            let leaf = self.dataset.tree.borrow().next_leaf(at / FANOUT).map(|leaf| leaf * FANOUT);
+            let leaf = self.shard.next_leaf(&self.dataset, at / FANOUT).await?.map(|leaf| leaf * FANOUT);
             match leaf.into_iter().chain(self.dataset.first_newer(at, end)).min() {
                 Some(found) if found < end => at = at.max(found),
                 _ => break,
@@ -125,7 +127,7 @@ impl LocalVolume {
         let mapped = mapped + self.dataset.blocks_staged().await;
         progress.expect(mapped * block_bytes);
         let (mut at, mut found, mut pace) = (0, 0, shard.pace(Task::Reclaim));
-        while let Some(run) = self.next_stored(at) {
+        while let Some(run) = self.next_stored(at).await {
             if progress.is_canceled() {
                 return Ok(None);
             }
@@ -149,8 +151,15 @@ impl LocalVolume {
     }
 
     /// The first blocks from `at` on that may hold something.
-    fn next_stored(&self, at: u64) -> Option<Range<u64>> {
-        let leaf = self.dataset.tree.borrow().next_leaf(at / FANOUT).map(|leaf| at.max(leaf * FANOUT));
+    async fn next_stored(&self, at: u64) -> Option<Range<u64>> {
+        let mut from = at / FANOUT;
+        let leaf = loop {
+            match self.shard.next_leaf(&self.dataset, from).await {
+                Ok(leaf) => break leaf.map(|leaf| at.max(leaf * FANOUT)),
+                // Nobody knows of zeros there.
+                Err(hidden) => from = hidden.end,
+            }
+        };
         let staged = self.dataset.staged.borrow().range(at..).next().map(|(block, _)| *block);
         let start = leaf.into_iter().chain(staged).min()?;
         let most = (SCAN_BYTES / u64::from(self.block_size())).max(1);

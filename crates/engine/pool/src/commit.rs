@@ -678,7 +678,7 @@ impl Shard {
     fn note_loaded(&self, dataset: &Dataset, first: u64, last: u64) {
         let number = dataset.number();
         for leaf in first / forebay_tree::FANOUT..=last / forebay_tree::FANOUT {
-            let loaded = dataset.tree.borrow().is_loaded(leaf);
+            let loaded = dataset.tree.borrow().is_loaded(0, leaf);
             if loaded {
                 self.leaf_loaded(number, leaf);
             }

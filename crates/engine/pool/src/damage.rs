@@ -382,19 +382,6 @@ impl Shard {
         self.event(Severity::Error, "scrub.lost", &format!("{pool}/{}", self.name_of(dataset.id())), message);
     }
 
-    /// The same of a node above a leaf, or of the leaf.
-    pub fn tell_lost_node(&self, dataset: &Dataset, leaf: u64, node: &Ptr) {
-        let at = {
-            let tree = dataset.tree.borrow();
-            let index = |level: u8| leaf / FANOUT.pow(u32::from(level));
-            let is_it = |level: &u8| tree.stored_at(*level, index(*level)).0 == *node;
-            (0..=tree.height()).find(is_it).map(|level| (level, index(level)))
-        };
-        if let Some(at) = at {
-            self.tell_lost(dataset, at, node);
-        }
-    }
-
     /// What the nodes of a volume's or a snapshot's tree say that they belong to.
     fn family_of(&self, id: Id) -> Id {
         let dataset = self.datasets.borrow().of_id(id).next().map(|dataset| dataset.family());
@@ -446,17 +433,12 @@ impl Shard {
                 continue;
             }
             let name = self.snapshot_name(&record);
-            let ranges = match self.load_tree(&record, || snapshot.is_live()).await {
-                Ok(tree) => self.damaged_blocks(&Dataset::new(record.clone(), tree)).await,
-                Err(_) if !snapshot.is_live() => continue,
-                // One of its interior nodes is among what is lost.
-                Err(_) => {
-                    let damage = self.damage.borrow();
-                    let known = damage.of_family(record.family);
-                    let first = known.first().and_then(|(_, _, addr)| damage.places.get(addr));
-                    first.map(|lost| (0..record.blocks(), *lost)).into_iter().collect()
-                }
-            };
+            let lent = snapshot.lent.clone();
+            let ranges = self.damaged_blocks(&Dataset::new(record.clone(), record.tree())).await;
+            drop(lent);
+            if !snapshot.is_live() {
+                continue;
+            }
             all.extend(ranges.into_iter().map(|(blocks, lost)| damaged(&record, &name, blocks, lost)));
         }
         all.truncate(RANGES_MAX);
@@ -496,8 +478,12 @@ impl Shard {
         for (level, index, addr) in lost {
             let Some(lost) = self.damage.borrow().places.get(&addr).copied() else { continue };
             if level != BLOCK {
-                let tree = dataset.tree.borrow();
-                if tree.height() >= level && tree.stored_at(level, index).0.addr() == addr {
+                if dataset.tree.borrow().height() < level {
+                    continue;
+                }
+                // What is above it may be lost as well, and is in the list then.
+                let stored = self.look_in_tree(dataset, |tree| tree.stored_at(level, index)).await;
+                if stored.is_ok_and(|(home, _)| home.addr() == addr) {
                     let below = FANOUT.saturating_pow(u32::from(level) + 1);
                     let blocks = index.saturating_mul(below)..size.min((index + 1).saturating_mul(below));
                     found.extend((!blocks.is_empty()).then_some((blocks, lost)));

@@ -26,10 +26,11 @@ use crate::turns::Turn;
 use forebay_base::planted::{Bug, active};
 use forebay_qos::{Task, Work};
 use forebay_space::Ptr;
-use forebay_tree::{FANOUT, LeafState, NODE_BYTES, NodeHeader, decode_ptrs, leaves_end};
+use forebay_tree::{FANOUT, LeafState, NODE_BYTES, NodeHeader, Unread, decode_ptrs, leaves_end};
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Leaves that are read together.
 const BATCH: usize = 16;
@@ -39,6 +40,8 @@ const FREED_MAX: u64 = 64 << 10;
 const COUNT_TRIES: u32 = 8;
 /// Runs of staged blocks that are dropped with one entry.
 const RUNS_MAX: usize = 256;
+/// Between looks whether a checkpoint has done with a leaf.
+const CHECKPOINT_LOOK: Duration = Duration::from_millis(1);
 
 /// Bytes of blocks that a snapshot has and its child has not.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -277,7 +280,6 @@ impl Shard {
         // What older snapshots have for themselves has changed.
         self.kept_since.set(self.kept_since.get() + 1);
         self.snapshots.borrow_mut().remove(record.number);
-        self.cloned.borrow_mut().take_if(|(number, _)| *number == record.number);
         Ok(())
     }
 
@@ -345,7 +347,7 @@ impl Walk<'_> {
             return Ok(Some(vec![Ptr::HOLE; FANOUT as usize]));
         }
         let still = || {
-            let is_of_child = ptr == place.own || self.child_at(place).0 == ptr;
+            let is_of_child = ptr == place.own || self.child_at(place).is_ok_and(|(home, _)| home == ptr);
             is_of_child && (self.counted.is_none() || self.is_live())
         };
         let body = self.shard.read_node(&self.header(place.level, place.index), ptr, still).await?;
@@ -435,11 +437,38 @@ impl Walk<'_> {
     }
 
     /// Where the child's node at a place is stored, and whether all below is stored as it is.
-    fn child_at(&self, place: &Place) -> (Ptr, bool) {
+    fn child_at(&self, place: &Place) -> Result<(Ptr, bool), Unread> {
         match &self.child {
-            Child::Nobody => (Ptr::HOLE, true),
+            Child::Nobody => Ok((Ptr::HOLE, true)),
             Child::Volume(volume) => volume.tree.borrow().stored_at(place.level, place.index),
-            Child::Snapshot(_) => (place.child, true),
+            Child::Snapshot(_) => Ok((place.child, true)),
+        }
+    }
+
+    /// A node of the child that has to be read before it is known what it has at a place and at those above it.
+    fn unseen(&self, place: &Place) -> Option<(&Rc<Dataset>, Unread)> {
+        let Child::Volume(volume) = &self.child else { return None };
+        let above = self.above.borrow();
+        let unread = above.iter().chain([place]).find_map(|place| self.child_at(place).err());
+        unread.map(|node| (volume, node))
+    }
+
+    /// Has in memory what the child has at a place and at those above it.
+    async fn see(&self, place: &Place) -> Result<(), IoError> {
+        while let Some((volume, node)) = self.unseen(place) {
+            self.shard.read_above(volume, node).await?;
+        }
+        Ok(())
+    }
+
+    /// A step that looks at a place: what holds after a step, holds after this, and what the child has there is in memory.
+    async fn step_to(&self, place: &Place) -> Result<(), Halt> {
+        loop {
+            self.step().await?;
+            match self.unseen(place) {
+                None => return Ok(()),
+                Some((volume, node)) => self.shard.read_above(volume, node).await?,
+            }
         }
     }
 
@@ -451,11 +480,11 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether the child has the same at a place, all of it.
+    /// Whether the child has the same at a place, all of it. It was seen.
     fn is_shared(&self, place: &Place) -> bool {
         let (first, end) = (place.first() * FANOUT, place.end().saturating_mul(FANOUT));
         let is_newer = |volume: &Rc<Dataset>| self.counted.is_some() && volume.has_newer(first, end);
-        self.child_at(place) == (place.own, true)
+        self.child_at(place) == Ok((place.own, true))
             && !matches!(&self.child, Child::Volume(volume) if is_newer(volume))
     }
 
@@ -471,7 +500,7 @@ impl Walk<'_> {
         if place.level == 0 {
             return self.visit_leaves(&[place]).await;
         }
-        self.step().await?;
+        self.step_to(&place).await?;
         if self.is_shared(&place) {
             self.pass(place.end());
             return Ok(());
@@ -487,7 +516,7 @@ impl Walk<'_> {
                 Box::pin(self.visit(place)).await?;
             }
         }
-        self.step().await?;
+        self.step_to(&place).await?;
         if self.is_open(&place) {
             self.pass(place.end());
         }
@@ -509,13 +538,14 @@ impl Walk<'_> {
         pace.step_soon(Work::read((places.len() * NODE_BYTES) as u64, places.len())).await;
         // All at once; what the child has may be something else when its turn comes, and is then read again.
         let read = places.iter().filter(|place| self.is_open(place)).map(|place| async move {
+            self.see(place).await?;
             if self.is_shared(place) {
                 return Ok::<_, Halt>((place, None));
             }
             let own = self.read_stable(place, place.own).await?;
             let child = match self.leaf_of_child(place) {
                 ChildLeaf::Stored(home) => self.read(place, home).await?.map(|ptrs| (home, ptrs)),
-                ChildLeaf::Here(_) | ChildLeaf::Changed(_) => None,
+                ChildLeaf::Here(_) | ChildLeaf::Changed(_) | ChildLeaf::Unread => None,
             };
             Ok((place, Some((own, child))))
         });
@@ -525,7 +555,7 @@ impl Walk<'_> {
         let mut has_read = false;
         for read in read {
             let (place, read) = read?;
-            self.step().await?;
+            self.step_to(place).await?;
             if self.is_shared(place) {
                 self.pass(place.end());
                 continue;
@@ -570,7 +600,7 @@ impl Walk<'_> {
                 }
                 _ => None,
             };
-            self.step().await?;
+            self.step_to(place).await?;
             let child = match counted {
                 Some(ptrs) => ptrs,
                 None => match self.leaf_of_child(place) {
@@ -591,6 +621,7 @@ impl Walk<'_> {
                         self.load(place, home).await?;
                         continue;
                     }
+                    ChildLeaf::Unread => continue,
                 },
             };
             let is_own =
@@ -605,7 +636,8 @@ impl Walk<'_> {
 
     /// The node goes, unless it is the child's, too.
     fn free_node(&self, place: &Place) {
-        if self.counted.is_none() && self.child_at(place).0 != place.own {
+        let is_childs = || self.child_at(place).expect("it was seen").0 == place.own;
+        if self.counted.is_none() && !is_childs() {
             self.shard.space.borrow_mut().freed(&place.own);
         }
     }
@@ -617,10 +649,11 @@ impl Walk<'_> {
             Child::Nobody => holes(),
             Child::Snapshot(_) => ChildLeaf::Stored(place.child),
             Child::Volume(volume) => match volume.tree.borrow().leaf_state(place.index) {
-                LeafState::Hole => holes(),
-                LeafState::Loaded(ptrs) => ChildLeaf::Here(ptrs.iter().collect()),
-                LeafState::Stored { home, changed: false } => ChildLeaf::Stored(home),
-                LeafState::Stored { home, changed: true } => ChildLeaf::Changed(home),
+                Err(_) => ChildLeaf::Unread,
+                Ok(LeafState::Hole) => holes(),
+                Ok(LeafState::Loaded(ptrs)) => ChildLeaf::Here(ptrs.iter().collect()),
+                Ok(LeafState::Stored { home, changed: false }) => ChildLeaf::Stored(home),
+                Ok(LeafState::Stored { home, changed: true }) => ChildLeaf::Changed(home),
             },
         }
     }
@@ -635,6 +668,9 @@ impl Walk<'_> {
         if self.shard.change_tree(volume, |tree| tree.load_leaf(leaf, home, ptrs, &mut freed)) {
             self.shard.let_go(volume, &freed);
             self.shard.leaf_loaded(volume.number(), leaf);
+        } else {
+            // A checkpoint has it, and soon no more.
+            self.shard.rt.sleep(CHECKPOINT_LOOK).await;
         }
         Ok(())
     }
@@ -646,4 +682,6 @@ enum ChildLeaf {
     Stored(Ptr),
     /// With changes in memory that are not merged with it.
     Changed(Ptr),
+    /// Nobody has looked what it is.
+    Unread,
 }

@@ -13,6 +13,7 @@ use crate::commit::{Change, Entry};
 use crate::control::Control;
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind, IoError};
+use crate::interiors::Hidden;
 use crate::pack::Block;
 use crate::places::PlacesClaim;
 use crate::registry::{call, registry};
@@ -129,8 +130,16 @@ impl Shard {
         loop {
             // In a leaf that is in memory there may be nothing to wait for.
             steps.take(FANOUT as usize).await;
-            let leaf = dataset.tree.borrow().next_leaf(next);
-            let Some(leaf) = leaf else { return Ok(()) };
+            let leaf = match self.next_leaf(dataset, next).await {
+                Ok(Some(leaf)) => leaf,
+                Ok(None) => return Ok(()),
+                // What cannot be read stays where it is.
+                Err(Hidden { error: IoError::Corrupt | IoError::Io, end }) => {
+                    next = end;
+                    continue;
+                }
+                Err(hidden) => return Err(hidden.error),
+            };
             if self.stopping.get() {
                 return Err(IoError::Gone);
             }
@@ -177,7 +186,7 @@ impl Shard {
         leaf: u64,
         pace: Option<&mut Pace>,
     ) -> Result<Vec<Ptr>, IoError> {
-        let Some(pace) = pace.filter(|_| !dataset.tree.borrow().is_loaded(leaf)) else {
+        let Some(pace) = pace.filter(|_| !dataset.tree.borrow().is_loaded(0, leaf)) else {
             return self.leaf_pointers(dataset, leaf).await;
         };
         pace.step_soon(Work::read(NODE_BYTES as u64, 1)).await;
@@ -193,11 +202,16 @@ impl Shard {
                 let tree = dataset.tree.borrow();
                 (leaf * FANOUT..(leaf + 1) * FANOUT).map(|block| tree.lookup(block)).collect()
             };
-            let cold = found.iter().find_map(|found| match found {
-                Found::Unloaded { home, .. } => Some(*home),
+            let unread = found.iter().find_map(|found| match found {
+                Found::Unread(node) => Some(*node),
                 Found::Hole | Found::At(_) => None,
             });
-            let Some(home) = cold else { return Ok(found.into_iter().map(pointer).collect()) };
+            let Some(node) = unread else { return Ok(found.into_iter().map(pointer).collect()) };
+            if node.level > 0 {
+                self.read_above(dataset, node).await?;
+                continue;
+            }
+            let home = node.home;
             let header = NodeHeader::of_blocks(self.shared.id, dataset.family(), 0, leaf);
             let still = || dataset.tree.borrow().overlaid(leaf, home, 0, &[Ptr::HOLE]).is_some();
             let Some(body) = self.read_node(&header, home, still).await? else { continue };
@@ -350,7 +364,7 @@ pub(crate) fn is_inside(ptr: &Ptr, closed: &BTreeSet<ChunkId>) -> bool {
 fn pointer(found: Found) -> Ptr {
     match found {
         Found::At(ptr) => ptr,
-        Found::Hole | Found::Unloaded { .. } => Ptr::HOLE,
+        Found::Hole | Found::Unread(_) => Ptr::HOLE,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Leaves in memory: which there are, which make room for others, and how much of memory is theirs.
+//! Leaves in memory, and the nodes above them: which there are, which make room for others, and how much of memory is theirs.
 //!
 //! Leaves and blocks have the same memory. A leaf leads to 508 blocks and takes no more than two, so where blocks are asked for at random,
 //! leaves spare more reads; after a scan they spare none. So it is looked what more memory would have spared: a leaf that is read again
@@ -8,7 +8,8 @@
 use crate::cache::Doorkeeper;
 use crate::shard::Shard;
 use forebay_base::NumberHasher;
-use forebay_tree::LEAF_MEMORY;
+use forebay_base::planted::table_shape;
+use forebay_tree::{INNER_MEMORY, LEAF_MEMORY};
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasherDefault;
 
@@ -19,10 +20,15 @@ const LOOKS_MAX: usize = 64;
 /// What a block that is read again takes of the leaves' share: doorkeepers remember some eight times as much memory of blocks as of leaves.
 const BLOCK_STEP: u64 = LEAF_MEMORY as u64 / 8;
 
-/// Leaves in memory, in the order in which they came: the clock that evicts them.
+/// A node: of which dataset, its level, and its index there.
+type Place = (u64, u8, u64);
+
+/// Leaves in memory and the nodes above them, in the order in which they came: the clock that evicts them.
 pub(crate) struct LeafClock {
-    queue: VecDeque<(u64, u64)>,
-    members: HashSet<(u64, u64), BuildHasherDefault<NumberHasher>>,
+    queue: VecDeque<Place>,
+    members: HashSet<Place, BuildHasherDefault<NumberHasher>>,
+    /// How many of them are no leaves.
+    inner: usize,
     /// Leaves that came, the last ones: as many as there ever could be in memory.
     known: Doorkeeper,
     /// Bytes that leaves may take, within these bounds.
@@ -40,6 +46,7 @@ impl LeafClock {
         LeafClock {
             queue: VecDeque::new(),
             members: HashSet::default(),
+            inner: 0,
             known: Doorkeeper::new(most / LEAF_MEMORY as u64),
             share: least,
             least,
@@ -60,7 +67,7 @@ impl LeafClock {
 
     /// Two datasets have exchanged their trees.
     pub fn exchange(&mut self, one: u64, other: u64) {
-        for (number, _) in &mut self.queue {
+        for (number, ..) in &mut self.queue {
             *number = if *number == one {
                 other
             } else if *number == other {
@@ -72,34 +79,55 @@ impl LeafClock {
         self.members = self.queue.iter().copied().collect();
     }
 
-    /// A leaf is in memory. Whether that is new.
-    fn note(&mut self, number: u64, leaf: u64) -> bool {
-        let is_new = self.members.insert((number, leaf));
+    /// A node is in memory. Whether that is new.
+    fn note(&mut self, place: Place) -> bool {
+        let is_new = self.members.insert(place);
         if is_new {
-            self.queue.push_back((number, leaf));
-            if self.known.knows(number << 40 ^ leaf) {
+            self.queue.push_back(place);
+            let (number, level, index) = place;
+            if level > 0 {
+                self.inner += 1;
+            } else if self.known.knows(number << 40 ^ index) {
                 self.share = (self.share + LEAF_MEMORY as u64).min(self.most);
             }
         }
         is_new
     }
 
+    /// A node is in memory no longer.
+    fn forget(&mut self, place: Place) {
+        self.members.remove(&place);
+        self.inner -= usize::from(place.1 > 0);
+    }
+
+    fn bytes(&self) -> u64 {
+        ((self.queue.len() - self.inner) * LEAF_MEMORY + self.inner * INNER_MEMORY) as u64
+    }
+
     /// Whether there are more than may be.
     fn is_over(&self) -> bool {
-        self.queue.len() > LEAVES_MIN && (self.queue.len() * LEAF_MEMORY) as u64 > self.share
+        match table_shape() {
+            Some(shape) => self.queue.len() > shape.nodes,
+            None => self.queue.len() > LEAVES_MIN && self.bytes() > self.share,
+        }
     }
 }
 
 impl Shard {
     /// Takes note that a leaf is in memory, and evicts others when there are too many.
     pub fn leaf_loaded(&self, number: u64, leaf: u64) {
+        self.node_loaded(number, 0, leaf);
+    }
+
+    /// The same of any node.
+    pub fn node_loaded(&self, number: u64, level: u8, index: u64) {
         let trim = {
             let mut clock = self.leaves.borrow_mut();
             // Leaves that were dirty may go by now.
-            clock.note(number, leaf) || clock.is_over()
+            clock.note((number, level, index)) || clock.is_over()
         };
         if trim {
-            self.trim_leaves();
+            self.trim_leaves(Some((number, level, index)));
         }
     }
 
@@ -111,31 +139,31 @@ impl Shard {
             clock.is_over()
         };
         if is_over {
-            self.trim_leaves();
+            self.trim_leaves(None);
         }
     }
 
-    /// Evicts leaves while there are too many. Two looks for each at most: dirty ones and those in use stay.
-    fn trim_leaves(&self) {
+    /// Evicts nodes while there are too many. Two looks for each at most: dirty ones and those in use stay, and the newest, which somebody waits for.
+    fn trim_leaves(&self, newest: Option<Place>) {
         let mut clock = self.leaves.borrow_mut();
         let mut looks = LOOKS_MAX.min(2 * clock.queue.len());
         while clock.is_over() && looks > 0 {
             looks -= 1;
-            let (number, leaf) = clock.queue.pop_front().expect("more than the least");
+            let place @ (number, level, index) = clock.queue.pop_front().expect("more than the least");
             let dataset = self.datasets.borrow().get(&number).cloned();
             let stays = dataset.is_some_and(|dataset| {
                 let mut tree = dataset.tree.borrow_mut();
-                tree.is_loaded(leaf) && !tree.evict(leaf)
+                tree.is_loaded(level, index) && (newest == Some(place) || !tree.evict(level, index))
             });
             if stays {
-                clock.queue.push_back((number, leaf));
+                clock.queue.push_back(place);
             } else {
-                clock.members.remove(&(number, leaf));
+                clock.forget(place);
             }
         }
         // In steps, as the cache looks through all it has.
         let step = (clock.most / 64).max(1);
-        let taken = ((clock.queue.len() * LEAF_MEMORY) as u64).clamp(clock.least, clock.most) / step * step;
+        let taken = clock.bytes().clamp(clock.least, clock.most) / step * step;
         let taken = taken.max(clock.least);
         if clock.taken != taken {
             clock.taken = taken;

@@ -45,6 +45,7 @@ mod heal;
 mod holds;
 mod import;
 mod index;
+mod interiors;
 mod leaves;
 mod ledger;
 mod limits;

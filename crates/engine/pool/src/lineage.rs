@@ -25,8 +25,7 @@ use crate::shard::Shard;
 use crate::spec::VolumeFormat;
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Id, Nanos, WallTime};
-use forebay_tree::{Frozen, NodeHeader, Shared, Tree, decode_ptrs};
-use futures_util::future::join_all;
+use forebay_tree::{Frozen, Shared, Tree};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -38,8 +37,6 @@ use std::time::Duration;
 const HOLD_MAX: Duration = Duration::from_secs(2);
 const HOLD_SHORT_MAX: Duration = Duration::from_millis(100);
 const HOLD_LOOK: Duration = Duration::from_micros(100);
-/// Nodes that are read together.
-const BATCH: usize = 64;
 
 /// A volume as it was.
 pub(crate) struct Snapshot {
@@ -373,7 +370,7 @@ impl Shard {
                 Purpose::Arrive(Arrival { into: Some(id), .. }) => self.volume(id),
                 Purpose::BackTo(id) => {
                     let target = self.snapshot(id).ok_or(IoError::Gone)?;
-                    let stored = self.stored_tree(&target).await?;
+                    let stored = target.record.borrow().tree();
                     back_to = Some((target, stored));
                     dataset
                 }
@@ -488,42 +485,6 @@ impl Shard {
         Ok(number)
     }
 
-    /// A tree that begins as a snapshot's, which nobody deletes meanwhile. The last one is remembered.
-    pub async fn stored_tree(&self, snapshot: &Snapshot) -> Result<Tree, IoError> {
-        let record = snapshot.record.borrow().clone();
-        let is_it = |(number, _): &&(u64, Tree)| *number == record.number;
-        let known = self.cloned.borrow().as_ref().filter(is_it).map(|(_, tree)| tree.twin());
-        if let Some(known) = known {
-            return Ok(known);
-        }
-        let tree = self.load_tree(&record, || true).await?;
-        *self.cloned.borrow_mut() = Some((record.number, tree.twin()));
-        Ok(tree)
-    }
-
-    /// The stored tree of a snapshot, with all its interior nodes, as long as it is there `still`.
-    pub async fn load_tree(&self, record: &DatasetRecord, still: impl Fn() -> bool) -> Result<Tree, IoError> {
-        let mut tree = Tree::stored(record.root, record.height, record.mapped);
-        loop {
-            let missing = tree.missing_inner();
-            if missing.is_empty() {
-                // Of one that is empty, nothing has told how high it is.
-                tree.grow(record.blocks());
-                return Ok(tree);
-            }
-            for batch in missing.chunks(BATCH) {
-                let still = &still;
-                let read = batch.iter().map(|&(level, index, ptr)| async move {
-                    let header = NodeHeader::of_blocks(self.shared.id, record.family, level, index);
-                    self.read_node(&header, ptr, still).await
-                });
-                for (&(level, index, ptr), body) in batch.iter().zip(join_all(read).await) {
-                    tree.load_inner(level, index, ptr, decode_ptrs(&body?.ok_or(IoError::Corrupt)?));
-                }
-            }
-        }
-    }
-
     /// Makes a volume with this record's identity out of a snapshot.
     pub async fn clone_snapshot(
         self: &Rc<Self>,
@@ -542,8 +503,8 @@ impl Shard {
         snapshot: &Snapshot,
         new: DatasetRecord,
     ) -> Result<Rc<Dataset>, IoError> {
-        let tree = self.stored_tree(snapshot).await?;
         let was = snapshot.record.borrow().clone();
+        let tree = was.tree();
         let record = DatasetRecord {
             root: was.root,
             height: was.height,

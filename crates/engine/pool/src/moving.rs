@@ -114,10 +114,18 @@ impl Copier {
         let mut leaf = Some(0);
         while leaf.is_some() {
             for _ in 0..LEAVES {
-                leaf = leaf.and_then(|leaf| dataset.tree.borrow().next_leaf(leaf));
-                let Some(found) = leaf else { break };
+                let Some(at) = leaf else { break };
+                let (found, next) = match source.shard.next_leaf(dataset, at).await {
+                    Ok(Some(found)) => (found, found + 1),
+                    Ok(None) => {
+                        leaf = None;
+                        break;
+                    }
+                    // Whoever copies it finds that it cannot be read.
+                    Err(hidden) => (at, hidden.end),
+                };
                 dataset.note_changed(found * FANOUT, (found + 1) * FANOUT);
-                leaf = Some(found + 1);
+                leaf = Some(next);
             }
             source.shard.rt.sleep(Duration::ZERO).await;
         }

@@ -12,7 +12,6 @@ use crate::registry::PoolShared;
 use crate::replay::Replay;
 use crate::rows::Rows;
 use crate::shard::{Log, Shard, ShardParts};
-use crate::signal::Gate;
 use crate::spec::{Event, Severity};
 use crate::table_tree::{HOME_SLOTS_MAX, Ref, Root, TableTree};
 use crate::tables::{Table, Tables, decode_chunks, decode_datasets, sort_of};
@@ -23,9 +22,8 @@ use forebay_log::{Chain, Frame, FrameContext, Ring};
 use forebay_raid::Array;
 use forebay_runtime::{Buf, Rt};
 use forebay_space::{Chunk, ChunkEntry, ChunkId, ChunkKind, Lines, Ptr, Space};
-use forebay_tree::{NODE_BODY, NODE_BYTES, NodeHeader, Tree, decode_node, decode_ptrs};
-use futures_util::future::join_all;
-use futures_util::stream::{self, StreamExt, TryStreamExt};
+use forebay_tree::{NODE_BODY, NODE_BYTES, NodeHeader, decode_node};
+use futures_util::stream::{self, StreamExt};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -575,13 +573,11 @@ impl OpenShard<'_> {
         let is_snapshot = |record: &DatasetRecord| record.kind == DatasetKind::Snapshot;
         let (snapshots, records): (Vec<_>, Vec<_>) = records.into_iter().partition(is_snapshot);
         let snapshots = snapshots.into_iter().map(Snapshot::new).collect();
-        let (space_read, reads) = (&space, &Rc::new(Gate::new(READS_MAX)));
-        let load = |record: DatasetRecord| async move {
-            let tree = self.load_tree(space_read, &record, reads).await?;
-            Ok::<_, String>(Rc::new(Dataset::new(record, tree)))
+        let load = |record: DatasetRecord| {
+            let tree = record.tree();
+            Rc::new(Dataset::new(record, tree))
         };
-        let loading = stream::iter(records.into_iter().map(load)).buffered(READS_MAX);
-        let datasets = loading.try_collect::<Vec<_>>().await?.into_iter().collect();
+        let datasets = records.into_iter().map(load).collect();
         let log = Log::new(ring, log_chunks, root.tail, self.incarnation);
         let (sealed, epoch) = (root.sealed, self.epoch);
         let parts =
@@ -629,51 +625,5 @@ impl OpenShard<'_> {
             space.insert(if is_log { Chunk::fresh(entry) } else { Chunk::stored(entry) });
         }
         space
-    }
-
-    /// A dataset's tree with its interior nodes. As many are read at a time as `reads` lets in, of all datasets together.
-    async fn load_tree(
-        &self,
-        space: &Space,
-        record: &DatasetRecord,
-        reads: &Rc<Gate>,
-    ) -> Result<Tree, String> {
-        let mut tree = Tree::stored(record.root, record.height, record.mapped);
-        // Of an import that shows what is left: blocks below these read as errors.
-        let mut lost = BTreeSet::new();
-        loop {
-            let mut missing = tree.missing_inner();
-            missing.retain(|(level, index, _)| !lost.contains(&(*level, *index)));
-            if missing.is_empty() {
-                if !lost.is_empty() {
-                    self.tell(
-                        "tree.lost",
-                        format!(
-                            "{} tree nodes of {} cannot be read, nor can what is below them",
-                            lost.len(),
-                            record.name
-                        ),
-                    );
-                }
-                tree.grow(record.blocks());
-                return Ok(tree);
-            }
-            for batch in missing.chunks(READS_MAX) {
-                let read = batch.iter().map(|&(level, index, ptr)| async move {
-                    let _pass = reads.enter(1).await;
-                    let header = NodeHeader::of_blocks(self.shared.id, record.family, level, index);
-                    let chunk = space
-                        .chunk(ptr.addr().chunk())
-                        .ok_or("a tree node is in a chunk that the table lacks")?;
-                    read_stored_node(&self.array, &chunk.entry.slots, &header, ptr).await
-                });
-                for (&(level, index, ptr), body) in batch.iter().zip(join_all(read).await) {
-                    match body {
-                        Err(_) if self.shared.import.is_rescue() => drop(lost.insert((level, index))),
-                        body => tree.load_inner(level, index, ptr, decode_ptrs(&body?)),
-                    }
-                }
-            }
-        }
     }
 }

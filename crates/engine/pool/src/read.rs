@@ -20,7 +20,7 @@ use forebay_qos::Work;
 use forebay_raid::{ArrayError, Good};
 use forebay_runtime::Buf;
 use forebay_space::Ptr;
-use forebay_tree::{FANOUT, Found, NODE_BODY, NODE_BYTES, NodeHeader, decode_node, decode_ptrs};
+use forebay_tree::{FANOUT, Found, NODE_BODY, NODE_BYTES, NodeHeader, Unread, decode_node, decode_ptrs};
 use futures_util::future::join_all;
 use std::rc::Rc;
 
@@ -137,7 +137,7 @@ impl Shard {
         }
     }
 
-    /// Where the tree has a block; nothing when its leaf had to be read for that, and who asks should look again.
+    /// Where the tree has a block; nothing when a node had to be read for that, and who asks should look again.
     pub async fn look(
         &self,
         dataset: &Dataset,
@@ -147,13 +147,18 @@ impl Shard {
         let source = |found| match found {
             Found::Hole => Some(Source::Zeros),
             Found::At(ptr) => Some(Source::Disk(ptr)),
-            Found::Unloaded { .. } => None,
+            Found::Unread(_) => None,
         };
         let found = dataset.tree.borrow().lookup(block);
-        let Found::Unloaded { leaf, home } = found else { return Ok(source(found)) };
+        let Found::Unread(node) = found else { return Ok(source(found)) };
         let still = || dataset.tree.borrow().lookup(block) == found;
-        let header = NodeHeader::of_blocks(self.shared.id, dataset.family(), 0, leaf);
         let turn = self.turn_to_read(dataset, reader, &[NODE_BYTES]).await;
+        if node.level > 0 {
+            self.read_above(dataset, node).await?;
+            return Ok(None);
+        }
+        let Unread { index: leaf, home, .. } = node;
+        let header = NodeHeader::of_blocks(self.shared.id, dataset.family(), 0, leaf);
         let node = self.read_node(&header, home, still).await?;
         drop(turn);
         let Some(ptrs) = node.map(|body| decode_ptrs(&body)) else { return Ok(None) };
@@ -381,12 +386,12 @@ impl Shard {
         let still = || match dataset.tree.borrow().lookup(block) {
             Found::At(now) => now == ptr,
             // Nobody knows. Who asks again has the leaf.
-            Found::Unloaded { .. } => false,
+            Found::Unread(_) => false,
             Found::Hole => false,
         };
         let Some(stored) = self.read_stored(dataset.id(), block, ptr, still).await? else {
             // While a checkpoint has the leaf, it is not kept, and nobody knows. Who has looked again and found the same pointer does.
-            let is_unknown = matches!(dataset.tree.borrow().lookup(block), Found::Unloaded { .. });
+            let is_unknown = matches!(dataset.tree.borrow().lookup(block), Found::Unread(_));
             if doubted.replace(ptr) == Some(ptr) && is_unknown {
                 return Err(self.report_loss(dataset.id(), (BLOCK, block), &ptr, ArrayError::Corrupt));
             }

@@ -9,6 +9,7 @@
 //!
 //! Frames before the cut are in the trees already; they are read for blocks that live in the log alone.
 
+use crate::clear::CLEAR_BLOCKS_MAX;
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind};
 use crate::format::ShardRoot;
@@ -160,15 +161,7 @@ impl Replay {
             return Ok(());
         }
         let is_clone = record.parent.is_some() && !record.root.is_hole() && !is_known;
-        let tree = match is_clone {
-            true => Some(shard.load_tree(&record, || true).await.map_err(|error| {
-                self.error(
-                    ErrorKind::Corrupt,
-                    &format!("the clone '{}' cannot be read: {error}", record.name),
-                )
-            })?),
-            false => None,
-        };
+        let tree = is_clone.then(|| record.tree());
         shard.apply_put(record, tree);
         Ok(())
     }
@@ -229,6 +222,8 @@ impl Replay {
                 let parts: Vec<(u32, Buf)> = parts.into_iter().map(copy).collect();
                 shard.stage_parts(&dataset, block, &parts, None, frame.sequence);
             }
+            // What is not known to be there costs memory to clear.
+            Record::Clear { count, .. } if count > CLEAR_BLOCKS_MAX => return None,
             Record::Clear { dataset: number, first, count } => {
                 let Some(dataset) = dataset(number) else { return may_be_unknown };
                 unstage(&dataset, first, count);

@@ -112,9 +112,9 @@ impl Walkable {
     }
 
     /// Whether a leaf is stored as it is, and all of it is shared.
-    pub fn shares(&self, leaf: u64) -> bool {
-        let (home, is_stored) = self.dataset.tree.borrow().stored_at(0, leaf);
-        is_stored && !self.has(&home)
+    pub async fn shares(&self, shard: &Shard, leaf: u64) -> Result<bool, IoError> {
+        let (home, is_stored) = shard.look_in_tree(&self.dataset, |tree| tree.stored_at(0, leaf)).await?;
+        Ok(is_stored && !self.has(&home))
     }
 
     pub fn is_gone(&self) -> bool {
@@ -169,17 +169,29 @@ impl Shard {
     /// Checks one tree from a leaf on; tells which leaf is next. False when it was halted.
     async fn scrub_tree(self: &Rc<Self>, number: u64, mut leaf: u64, at: impl Fn(u64)) -> bool {
         let mut above: Vec<Ptr> = Vec::new();
-        let known = self.walkable(number).await.unwrap_or_else(|_| {
-            // It has been told which node.
-            self.scrub_found(LOST);
-            None
-        });
+        let known = self.walkable(number);
         while let Some(walkable) = &known {
             if self.is_scrub_halted() {
                 return false;
             }
-            let next = walkable.dataset.tree.borrow().next_leaf(leaf);
-            let Some(found) = next.filter(|_| !walkable.is_gone()) else { break };
+            // From here on what it has is not given back.
+            let hold = self.holds.take();
+            if walkable.is_gone() {
+                break;
+            }
+            let next = self.next_leaf(&walkable.dataset, leaf).await;
+            drop(hold);
+            let found = match next {
+                Ok(Some(found)) => found,
+                Ok(None) => break,
+                Err(hidden) => {
+                    // It has been told which node.
+                    self.scrub_found(LOST);
+                    leaf = hidden.end;
+                    at(leaf);
+                    continue;
+                }
+            };
             if !self.scrub_leaf(walkable, found, &mut above).await {
                 return false;
             }
@@ -214,18 +226,17 @@ impl Shard {
     }
 
     /// A dataset, or a snapshot with its tree read for the purpose; nothing when it is being deleted.
-    pub(crate) async fn walkable(self: &Rc<Self>, number: u64) -> Result<Option<Walkable>, IoError> {
+    pub(crate) fn walkable(&self, number: u64) -> Option<Walkable> {
         if let Some(dataset) = self.datasets.borrow().get(&number) {
             let since = self.born_since(dataset.record.borrow().parent);
-            return Ok(Some(Walkable { dataset: dataset.clone(), snapshot: None, since }));
+            return Some(Walkable { dataset: dataset.clone(), snapshot: None, since });
         }
         let snapshot = self.snapshots.borrow().get(&number).cloned();
         let is_there = |snapshot: &Rc<Snapshot>| snapshot.is_live() && !active(Bug::ScrubForgetsSnapshots);
-        let Some(snapshot) = snapshot.filter(is_there) else { return Ok(None) };
+        let snapshot = snapshot.filter(is_there)?;
         let record = snapshot.record.borrow().clone();
-        let tree = self.load_tree(&record, || snapshot.is_live()).await?;
-        let since = self.born_since(record.parent);
-        Ok(Some(Walkable { dataset: Rc::new(Dataset::new(record, tree)), snapshot: Some(snapshot), since }))
+        let (tree, since) = (record.tree(), self.born_since(record.parent));
+        Some(Walkable { dataset: Rc::new(Dataset::new(record, tree)), snapshot: Some(snapshot), since })
     }
 
     /// What a dataset with this parent does not share was born after this epoch; what a snapshot has that is being deleted does not
@@ -248,15 +259,19 @@ impl Shard {
                 return true;
             }
             if from == 0 {
-                let path = dataset.tree.borrow().path(leaf);
-                for node in path.iter().filter(|node| !above.contains(node) && walkable.has(node)) {
+                // What cannot be read has been reported, and is counted below.
+                let path = self.look_in_tree(dataset, |tree| tree.path(leaf)).await.unwrap_or_default();
+                for (level, node) in
+                    path.iter().filter(|(_, node)| !above.contains(node) && walkable.has(node))
+                {
                     if self.scrub_block(node).await == Outcome::Lost {
-                        self.tell_lost_node(dataset, leaf, node);
+                        let index = leaf / FANOUT.pow(u32::from(*level));
+                        self.tell_lost(dataset, (*level, index), node);
                     }
                 }
-                *above = path;
+                *above = path.into_iter().map(|(_, node)| node).collect();
                 // A node above may be its own all the same: leaves beside this one went.
-                if walkable.shares(leaf) {
+                if walkable.shares(self, leaf).await == Ok(true) {
                     return true;
                 }
             }

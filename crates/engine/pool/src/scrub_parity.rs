@@ -134,22 +134,23 @@ impl Shard {
         let mut number = 0;
         while let Some(found) = self.next_number(number) {
             number = found + 1;
-            let Ok(walkable) = self.walkable(found).await else { return false };
-            let Some(walkable) = walkable else { continue };
+            let Some(walkable) = self.walkable(found) else { continue };
             let dataset = &walkable.dataset;
             let mut next = 0;
             loop {
-                let leaf = dataset.tree.borrow().next_leaf(next);
-                let Some(leaf) = leaf else { break };
-                next = leaf + 1;
                 yield_now().await;
                 // Only from leaf to leaf: the chunk is closed, so nothing else is written to it in between.
                 let _hold = self.holds.take();
                 if walkable.is_gone() {
                     break;
                 }
-                if walkable.shares(leaf) {
-                    continue;
+                let Ok(leaf) = self.next_leaf(dataset, next).await else { return false };
+                let Some(leaf) = leaf else { break };
+                next = leaf + 1;
+                match walkable.shares(self, leaf).await {
+                    Ok(false) => {}
+                    Ok(true) => continue,
+                    Err(_) => return false,
                 }
                 let Ok(ptrs) = self.leaf_pointers(dataset, leaf).await else { return false };
                 let is_there = |ptr: &Ptr| walkable.has(ptr) && ptr.addr().chunk() == id;

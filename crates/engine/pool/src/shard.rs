@@ -41,7 +41,6 @@ use forebay_qos::Task;
 use forebay_raid::{Array, DiskSet};
 use forebay_runtime::{Buf, Completer, Disk, Rt};
 use forebay_space::{Chunk, ChunkEntry, ChunkKind, NODE_UNITS, Ptr, Space};
-use forebay_tree::Tree;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::BuildHasherDefault;
@@ -139,8 +138,6 @@ pub(crate) struct Shard {
     pub snapshots: RefCell<Snapshots>,
     /// Those that the running checkpoint seals.
     pub sealed_snapshots: RefCell<Vec<DatasetRecord>>,
-    /// The tree of the snapshot that was last cloned, with all its interior nodes.
-    pub cloned: RefCell<Option<(u64, Tree)>>,
     pub deletion_work: Signal,
     pub turns: Rc<Turns>,
     /// Of the pool's own tasks, by their place in [`Task::ALL`]; none before a task has begun.
@@ -334,7 +331,6 @@ impl Shard {
             projects: RefCell::default(),
             snapshots: RefCell::new(parts.snapshots),
             sealed_snapshots: RefCell::default(),
-            cloned: RefCell::default(),
             deletion_work: Signal::default(),
             turns,
             task_flows: Default::default(),

@@ -83,13 +83,15 @@ impl Shard {
     /// The snapshot of another volume that a clone grew from. It may have snapshots of its own since.
     fn cloned_from(&self, dataset: &Dataset) -> Option<Rc<Snapshot>> {
         let mut parent = dataset.record.borrow().parent;
-        loop {
+        // More than there are lead round in a circle: nobody has written these.
+        for _ in 0..=self.count_snapshots(dataset.number()) {
             let found = self.ancestor(parent)?;
             if found.record.borrow().volume != dataset.number() {
                 return Some(found);
             }
             parent = found.record.borrow().parent;
         }
+        None
     }
 
     /// What a live volume was cloned from, `VOLUME@NAME`.
@@ -440,8 +442,6 @@ impl Control {
         let volume = self
             .on_snapshot(name, |shard, snapshot| async move {
                 let number = snapshot.record.borrow().volume;
-                // The checkpoint that everybody waits for is to find it in memory.
-                shard.stored_tree(&snapshot).await?;
                 let dataset = shard.datasets.borrow().get(&number).cloned();
                 dataset.map(|dataset| dataset.id()).ok_or(IoError::Gone)
             })

@@ -162,8 +162,15 @@ impl Shard {
                     return (Step::More, bytes);
                 }
                 steps.take(FANOUT as usize).await;
-                let next = dataset.tree.borrow().next_leaf(leaf);
-                let Some(found) = next else { break };
+                let found = match self.next_leaf(&dataset, leaf).await {
+                    Ok(Some(found)) => found,
+                    Ok(None) => break,
+                    // What cannot be read stays, and so does its chunk.
+                    Err(hidden) => {
+                        (leaf, leaves) = (hidden.end, leaves + 1);
+                        continue;
+                    }
+                };
                 let moved = match self
                     .move_leaf(&dataset, found, Moving::OutOf(&closed), Some(&mut pace))
                     .await
@@ -190,7 +197,8 @@ impl Shard {
         leaf: u64,
         closed: &BTreeSet<ChunkId>,
     ) -> Result<u64, IoError> {
-        if !dataset.tree.borrow().path(leaf).iter().any(|node| is_inside(node, closed)) {
+        let path = self.look_in_tree(dataset, |tree| tree.path(leaf)).await?;
+        if !path.iter().any(|(_, node)| is_inside(node, closed)) {
             return Ok(0);
         }
         let nodes = u64::from(dataset.tree.borrow().height()) + 1;

@@ -204,7 +204,7 @@ impl LocalVolume {
         while block <= last && looked < EXTENT_BLOCKS_MAX {
             steps.take(FANOUT as usize).await;
             // Empty leaves are passed over at a stride; what is only in memory counts as data.
-            let leaf = self.dataset.tree.borrow().next_leaf(block / FANOUT);
+            let leaf = self.shard.next_leaf(&self.dataset, block / FANOUT).await?;
             let next = leaf.map_or(last + 1, |leaf| (leaf * FANOUT).clamp(block, last + 1));
             let next = self.dataset.first_newer(block, next).unwrap_or(next);
             let mut runs = if next > block {
@@ -281,7 +281,7 @@ impl Shard {
                         _ if has_newer && dataset.newest(block, true).is_some() => add(true),
                         Found::Hole => add(false),
                         Found::At(_) => add(true),
-                        Found::Unloaded { .. } => break,
+                        Found::Unread(_) => break,
                     }
                 }
             }

@@ -9,7 +9,7 @@ use crate::mapped::Mapped;
 use crate::node::FANOUT;
 use crate::pointers::Pointers;
 use crate::shared::Shared;
-use crate::tree::{Child, Inner, Leaf};
+use crate::tree::{Child, Inner, Leaf, Unread, load};
 use forebay_base::codec::Writer;
 use forebay_space::{PTR_BYTES, Ptr};
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use std::rc::Rc;
 /// A leaf that must be written.
 pub struct DirtyLeaf {
     pub index: u64,
-    /// Where it was stored before; a hole when never.
+    /// Where it was stored before; a hole when never. One that is not in memory has nothing but its changes then.
     pub home: Ptr,
     content: Content,
     shared: Shared,
@@ -120,7 +120,31 @@ impl Frozen {
         self.mapped_resolved += mapped;
     }
 
-    /// The leaves to write, in order of their index.
+    /// Interior nodes that have to be read first: of those that are to be written, not everything is known.
+    pub fn unread(&self) -> Vec<Unread> {
+        fn visit(child: &Child, level: u8, index: u64, out: &mut Vec<Unread>) {
+            let Child::Inner(inner) = child else { return };
+            if inner.stamp == 0 {
+                return;
+            }
+            if let (true, Some(home)) = (inner.unread, inner.home) {
+                out.push(Unread { level, index, home });
+            }
+            for (slot, child) in inner.children.iter().enumerate() {
+                visit(child, level - 1, index * FANOUT + slot as u64, out);
+            }
+        }
+        let mut out = Vec::new();
+        visit(&self.root, self.height, 0, &mut out);
+        out
+    }
+
+    /// Takes in one of them.
+    pub fn load(&mut self, node: Unread, ptrs: &[Ptr]) {
+        assert!(load(&mut self.root, self.height, node, ptrs), "what is frozen does not change");
+    }
+
+    /// The leaves to write, in order of their index. All above them has been read.
     pub fn dirty_leaves(&self) -> Vec<DirtyLeaf> {
         fn visit(child: &Child, index: u64, shared: Shared, out: &mut Vec<DirtyLeaf>) {
             match child {
@@ -132,6 +156,7 @@ impl Frozen {
                     let content = Content::Cold(delta.clone());
                     out.push(DirtyLeaf { index, home: *home, content, shared });
                 }
+                Child::Below(Some(_)) => unreachable!("what is above has been read"),
                 Child::Inner(inner) if inner.stamp != 0 => {
                     for (slot, child) in inner.children.iter().enumerate() {
                         visit(child, index * FANOUT + slot as u64, shared, out);
@@ -175,29 +200,19 @@ impl Frozen {
             let mut empty = true;
             for (slot, child) in inner.children.iter().enumerate() {
                 let written = self.written.get(&(level - 1, index * FANOUT + slot as u64)).copied();
-                let ptr = written.unwrap_or(match child {
-                    Child::Hole => Ptr::HOLE,
-                    Child::Cold { home, .. } => *home,
-                    Child::Leaf(leaf) => leaf.home,
-                    Child::Inner(inner) => inner.home,
-                });
+                let ptr = written.or_else(|| child.home()).expect("it has been read");
                 empty &= ptr.is_hole();
                 ptr.encode(&mut w);
             }
-            (index, inner.home, (!empty).then_some(body))
+            (index, inner.home.expect("what is above has been read"), (!empty).then_some(body))
         };
         nodes.into_iter().map(encode).collect()
     }
 
     /// Where the root is, once everything is written.
     pub fn root(&self) -> Ptr {
-        let stored = match &self.root {
-            Child::Hole => Ptr::HOLE,
-            Child::Cold { home, .. } => *home,
-            Child::Leaf(leaf) => leaf.home,
-            Child::Inner(inner) => inner.home,
-        };
-        self.written.get(&(self.height, 0)).copied().unwrap_or(stored)
+        let written = self.written.get(&(self.height, 0)).copied();
+        written.or_else(|| self.root.home()).expect("nothing is above the root")
     }
 
     /// What [`crate::Tree::install`] needs; drops the frozen nodes.

@@ -4,7 +4,7 @@
 use crate::delta::Delta;
 use crate::node::FANOUT;
 use crate::pointers::Pointers;
-use crate::tree::{Child, DELTA_MEMORY, NODE_MEMORY, Tree};
+use crate::tree::{Child, DELTA_MEMORY, INNER_MEMORY, NODE_MEMORY, Tree, Unread, opened};
 use forebay_space::Ptr;
 use std::ops::Range;
 use std::rc::Rc;
@@ -21,68 +21,98 @@ pub enum LeafState<'a> {
 }
 
 impl Tree {
-    /// The stored nodes on the way from the root to a leaf, as far as there are any.
-    pub fn path(&self, leaf: u64) -> Vec<Ptr> {
-        let (mut homes, mut child, mut level) = (Vec::new(), &self.root, u32::from(self.height));
-        loop {
-            let home = match child {
-                Child::Hole => break,
-                Child::Cold { home, .. } => *home,
-                Child::Leaf(leaf) => leaf.home,
-                Child::Inner(inner) => inner.home,
-            };
-            if !home.is_hole() {
-                homes.push(home);
+    /// The stored nodes on the way from the root to a leaf, with their levels. One of those may have to be read to know.
+    pub fn path(&self, leaf: u64) -> Result<Vec<(u8, Ptr)>, Unread> {
+        let mut homes = Vec::new();
+        for level in (0..=self.height).rev() {
+            let seen = self.seen(level, leaf / FANOUT.pow(u32::from(level)));
+            match (seen.child.home(), seen.unread) {
+                (Some(home), _) if home.is_hole() => {}
+                (Some(home), _) => homes.push((level, home)),
+                (None, Some(unread)) => return Err(unread),
+                (None, None) => unreachable!("what is below an unread node is known by it"),
             }
-            let Child::Inner(inner) = child else { break };
-            level -= 1;
-            child = &inner.children[(leaf / FANOUT.pow(level) % FANOUT) as usize];
         }
-        homes
+        Ok(homes)
     }
 
     /// Where node `index` of `level` is stored, and whether all below it is stored as it is. The tree may be higher than `level`,
-    /// not lower.
-    pub fn stored_at(&self, level: u8, index: u64) -> (Ptr, bool) {
-        let (mut child, mut at) = (&self.root, self.height);
-        while at > level {
-            let Child::Inner(inner) = child else { break };
-            at -= 1;
-            let slot = index / FANOUT.pow(u32::from(at - level)) % FANOUT;
-            child = &inner.children[slot as usize];
-        }
-        match child {
-            Child::Hole => (Ptr::HOLE, true),
-            Child::Cold { home, delta } => (*home, delta.is_none()),
-            Child::Leaf(leaf) => (leaf.home, leaf.stamp == 0),
-            Child::Inner(inner) => (inner.home, inner.stamp == 0),
-        }
+    /// not lower. A node above may have to be read to know.
+    pub fn stored_at(&self, level: u8, index: u64) -> Result<(Ptr, bool), Unread> {
+        let seen = self.seen(level, index);
+        let home = seen.child.home().ok_or_else(|| seen.unread.expect("the node above knows"))?;
+        let is_stored = match seen.child {
+            Child::Hole | Child::Below(None) => true,
+            Child::Cold { delta, .. } => delta.is_none(),
+            Child::Below(Some(_)) => false,
+            Child::Leaf(leaf) => leaf.stamp == 0,
+            Child::Inner(inner) => inner.stamp == 0,
+        };
+        Ok((home, is_stored))
     }
 
-    /// What there is of a leaf.
-    pub fn leaf_state(&self, leaf: u64) -> LeafState<'_> {
-        match self.leaf(leaf).unwrap_or(&Child::Hole) {
+    /// What there is of a leaf. A node above may have to be read to know.
+    pub fn leaf_state(&self, leaf: u64) -> Result<LeafState<'_>, Unread> {
+        let seen = self.leaf(leaf);
+        Ok(match seen.child {
             Child::Hole => LeafState::Hole,
             Child::Leaf(node) => LeafState::Loaded(&node.ptrs),
             Child::Cold { home, delta } => LeafState::Stored { home: *home, changed: delta.is_some() },
+            Child::Below(_) => return Err(seen.unread.expect("the node above knows")),
             Child::Inner(_) => unreachable!("leaves are at level 0"),
+        })
+    }
+
+    /// Whether a node has not been read since somebody was told that it must be, and is still there.
+    pub fn is_unread(&self, node: Unread) -> bool {
+        match self.seen(node.level, node.index).child {
+            Child::Cold { home, .. } => *home == node.home,
+            Child::Inner(inner) => inner.unread && inner.home == Some(node.home),
+            Child::Hole | Child::Below(_) | Child::Leaf(_) => false,
         }
     }
 
-    /// Drops a leaf from memory if it equals its home and was not looked at since the last call. True when it went.
-    pub fn evict(&mut self, leaf: u64) -> bool {
-        let Some(Child::Leaf(node)) = self.leaf(leaf) else { return false };
-        if node.stamp != 0 || node.touched.replace(false) {
-            return false;
+    /// Drops what is beside the way to a node from memory, where nothing is changed there: whoever goes through a tree once keeps no more than that.
+    pub fn keep_way_to(&mut self, node: Unread) {
+        let (mut child, mut at) = (&mut self.root, self.height);
+        while at > node.level {
+            let Child::Inner(inner) = child else { return };
+            at -= 1;
+            let own = (node.index / FANOUT.pow(u32::from(at - node.level)) % FANOUT) as usize;
+            let children = &mut Rc::make_mut(inner).children;
+            for (slot, beside) in children.iter_mut().enumerate() {
+                let stored = match beside {
+                    Child::Inner(inner) if inner.stamp == 0 && slot != own => inner.home,
+                    _ => None,
+                };
+                if let Some(home) = stored.filter(|home| !home.is_hole()) {
+                    *beside = Child::Cold { home, delta: None };
+                }
+            }
+            child = &mut children[own];
         }
-        let home = node.home;
-        *self.place(0, leaf).expect("the leaf is there") = Child::Cold { home, delta: None };
+    }
+
+    /// Drops a node from memory if it equals its home, a leaf if it was not looked at since the last call, another if nothing below it is in memory. True
+    /// when it went.
+    pub fn evict(&mut self, level: u8, index: u64) -> bool {
+        let home = match self.seen(level, index).child {
+            Child::Leaf(node) if node.stamp == 0 && !node.touched.replace(false) => node.home,
+            Child::Inner(node) if node.stamp == 0 && node.children.iter().all(Child::is_bare) => {
+                match node.home {
+                    Some(home) if !home.is_hole() => home,
+                    _ => return false,
+                }
+            }
+            _ => return false,
+        };
+        *self.place(level, index).expect("the node is there") = Child::Cold { home, delta: None };
         true
     }
 
-    /// Whether a leaf is in memory.
-    pub fn is_loaded(&self, leaf: u64) -> bool {
-        matches!(self.leaf(leaf), Some(Child::Leaf(_)))
+    /// Whether a node is in memory, in part at least.
+    pub fn is_loaded(&self, level: u8, index: u64) -> bool {
+        matches!(self.seen(level, index).child, Child::Leaf(_) | Child::Inner(_))
     }
 
     /// Has the next checkpoint write a leaf and the nodes above it once more, elsewhere, as they are.
@@ -90,18 +120,18 @@ impl Tree {
         let period = self.period;
         let (mut child, mut at) = (&mut self.root, self.height);
         while at > 0 {
-            let Child::Inner(inner) = child else { return };
-            let inner = Rc::make_mut(inner);
+            let Some(inner) = opened(child) else { return };
             if inner.stamp != period {
                 inner.stamp = period;
                 self.dirty += 1;
+                self.dirty_bytes += INNER_MEMORY as u64;
             }
             at -= 1;
             child = &mut inner.children[(leaf / FANOUT.pow(u32::from(at)) % FANOUT) as usize];
         }
         let (stamp, memory) = match child {
             Child::Leaf(node) => (&mut Rc::make_mut(node).stamp, NODE_MEMORY),
-            Child::Cold { delta, .. } => {
+            Child::Cold { delta, .. } | Child::Below(delta) => {
                 let fresh = || Rc::new(Delta { since: period, ..Delta::default() });
                 (&mut Rc::make_mut(delta.get_or_insert_with(fresh)).stamp, DELTA_MEMORY)
             }
@@ -146,7 +176,7 @@ mod tests {
     use super::*;
     use crate::mapped::Mapped;
     use crate::node::NODE_BYTES;
-    use crate::tree::Found;
+    use crate::tree::{Found, Next};
     use forebay_base::Checksum;
     use forebay_space::{Addr, ChunkId};
 
@@ -167,25 +197,46 @@ mod tests {
         assert_eq!(nodes_over(1, std::iter::empty()), 0);
     }
 
-    /// Goal: an interior node that could not be loaded hides nothing: whoever looks for a block below it is led to it, and what is
-    /// changed there is known.
+    /// Goal: a node that has not been read hides nothing: whoever looks for a block below it is led to it, and what is changed there is known.
     #[test]
-    fn what_is_below_a_lost_node_is_not_a_hole() {
-        let lost = Ptr::new(Addr::new(ChunkId(1), 4), NODE_BYTES as u32, 1, Checksum(7));
-        let below = Ptr::new(Addr::new(ChunkId(2), 8), 8192, 1, Checksum(8));
-        let mut tree = Tree::stored(lost, 2, Mapped { blocks: 5, units: 10 });
-        let led = |block: u64| Found::Unloaded { leaf: block / FANOUT, home: lost };
+    fn what_is_below_an_unread_node_is_not_a_hole() {
+        let at = |unit: u32| {
+            Ptr::new(Addr::new(ChunkId(1), unit), NODE_BYTES as u32, 1, Checksum(u128::from(unit)))
+        };
+        let (root, inner, leaf, block) = (at(4), at(8), at(12), at(16));
+        let mut tree = Tree::stored(root, 2, Mapped { blocks: 5, units: 10 });
+        let above = Unread { level: 2, index: 0, home: root };
         let far = 300 * FANOUT + 9;
-        assert_eq!((tree.lookup(0), tree.lookup(far)), (led(0), led(far)));
-        assert_eq!((tree.next_leaf(0), tree.next_leaf(7)), (Some(0), Some(7)));
+        assert_eq!((tree.lookup(0), tree.lookup(far)), (Found::Unread(above), Found::Unread(above)));
+        assert_eq!((tree.next_leaf(7), tree.path(7)), (Next::Unread(above), Err(above)));
         let mut freed = Vec::new();
-        tree.set(far, &[below], &mut freed);
+        tree.set(far, &[block], &mut freed);
+        tree.set(far + 2, &[block], &mut freed);
+        tree.clear(far, 1, &mut freed);
+        assert_eq!(freed, [block], "what was there before is not known");
+        assert_eq!((tree.lookup(far), tree.lookup(far + 2)), (Found::Hole, Found::At(block)));
+        assert_eq!((tree.lookup(far + 1), tree.leaf_state(300).err()), (Found::Unread(above), Some(above)));
+        // The first interior node has that leaf and one more; the second there is not.
+        let pointers = |places: &[(usize, Ptr)]| {
+            let mut all = vec![Ptr::HOLE; FANOUT as usize];
+            places.iter().for_each(|(slot, ptr)| all[*slot] = *ptr);
+            all
+        };
+        let stale = Unread { home: inner, ..above };
+        assert!(!tree.load(stale, &pointers(&[])) && tree.load(above, &pointers(&[(0, inner)])));
+        let below = Unread { level: 1, index: 0, home: inner };
+        assert_eq!((tree.lookup(far + 1), tree.next_leaf(0)), (Found::Unread(below), Next::Unread(below)));
+        assert_eq!((tree.lookup(FANOUT * FANOUT), tree.next_leaf(FANOUT)), (Found::Hole, Next::None));
+        assert!(tree.load(below, &pointers(&[(300, leaf)])) && !tree.load(below, &pointers(&[])));
+        let cold = Unread { level: 0, index: 300, home: leaf };
         assert_eq!(
             (tree.lookup(far), tree.lookup(far + 1), tree.lookup(0)),
-            (Found::At(below), led(far + 1), led(0))
+            (Found::Hole, Found::Unread(cold), Found::Hole)
         );
-        tree.clear(far, 1, &mut freed);
-        assert_eq!((tree.lookup(far), tree.lookup(far + 1)), (Found::Hole, led(far + 1)));
-        assert_eq!(freed, [below], "what was there before is not known");
+        assert_eq!(
+            (tree.next_leaf(7), tree.path(300)),
+            (Next::Leaf(300), Ok(vec![(2, root), (1, inner), (0, leaf)]))
+        );
+        assert!(!tree.evict(1, 0), "something is changed below it");
     }
 }

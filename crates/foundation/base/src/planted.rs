@@ -175,6 +175,10 @@ pub enum Bug {
     SendPrunesByBirth,
     /// A bookmark is taken for a base though its volume was rolled back after it.
     BookmarkForgetsRollback,
+    /// What was changed below a node that had not been read is forgotten when it is read.
+    UnreadNodeForgetsChanges,
+    /// Below a node that has not been read there is nothing.
+    UnreadNodeIsHole,
     /// A volume advances to a received snapshot over what was written to it since.
     ReceiveOverChanges,
     /// A move leaves out what changed while it copied.
@@ -249,7 +253,7 @@ pub enum Bug {
 
 impl Bug {
     /// What has to be caught: all but one by the simulator's suite.
-    pub const ALL: [Bug; 96] = [
+    pub const ALL: [Bug; 98] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -331,6 +335,8 @@ impl Bug {
         Bug::SendForgetsHoles,
         Bug::SendPrunesByBirth,
         Bug::BookmarkForgetsRollback,
+        Bug::UnreadNodeForgetsChanges,
+        Bug::UnreadNodeIsHole,
         Bug::CheckpointTakesTurns,
         Bug::FlushTrustsPolicy,
         Bug::HolesTakenForDurable,
@@ -396,6 +402,8 @@ pub struct TableShape {
     pub datasets: usize,
     /// Bytes of bitmaps of chunks that are kept in memory beside those that are needed.
     pub maps_bytes: usize,
+    /// Nodes of trees that are kept in memory beside those that were changed.
+    pub nodes: usize,
 }
 
 #[cfg(feature = "planted")]

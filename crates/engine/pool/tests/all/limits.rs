@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(3600);
 const BLOCK: u64 = 64 * KIB;
 const PURGE: VolumeDelete = VolumeDelete { with_snapshots: true, purge: true };
 /// Tables of a few hundred chunks have four levels.
-const SMALL: TableShape = TableShape { per_leaf: 8, fan_out: 3, datasets: 31, maps_bytes: 0 };
+const SMALL: TableShape = TableShape { per_leaf: 8, fan_out: 3, datasets: 31, maps_bytes: 0, nodes: 2 };
 
 struct Pool {
     world: World,

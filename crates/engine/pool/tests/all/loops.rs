@@ -227,9 +227,9 @@ fn schedules_and_lists_look_at_each_snapshot_once() {
     });
 }
 
-/// Goal: an import reads the nodes of many volumes side by side.
+/// Goal: an import takes hardly longer for many volumes than for few: it reads nothing of their trees.
 #[test]
-fn an_import_reads_many_trees_at_a_time() {
+fn an_import_reads_no_trees() {
     let import = |count| {
         let took = Rc::new(std::cell::Cell::new(0));
         let seen = took.clone();
@@ -247,7 +247,7 @@ fn an_import_reads_many_trees_at_a_time() {
         took.get()
     };
     let (few, many) = (import(10), import(1500));
-    assert!(many - few <= 64, "{many} reads in a row for 1500 volumes, {few} for 10");
+    assert!(many <= few + 16, "{many} reads in a row for 1500 volumes, {few} for 10");
 }
 
 /// Goal: a volume that goes with many snapshots is given back, all of it.

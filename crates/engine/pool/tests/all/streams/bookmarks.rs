@@ -337,9 +337,9 @@ fn bookmarks_have_names_and_go_with_their_volume() {
         for name in ["a@two", "tank/a#second", "tank/a"] {
             assert_eq!(kind(engine.snapshot(name).await), Some(ErrorKind::NotFound), "{name}");
         }
-        pools.create("vault/a", 4 * MIB).await;
+        pools.create("vault/b", 4 * MIB).await;
         let elsewhere =
-            pools.stream_with("tank/a@two", from("vault/a#one")).await.expect_err("in another pool");
+            pools.stream_with("tank/a@two", from("vault/b#one")).await.expect_err("in another pool");
         assert!(elsewhere.message.contains("in another pool"), "{elsewhere}");
         for name in ["tank/a@one", "tank/a@two"] {
             engine.snapshot_delete(name).await.expect("deleted");

@@ -1,0 +1,90 @@
+//! Interior nodes come to memory when somebody looks below them, and go like leaves do ([`crate::leaves`]).
+//!
+//! An import reads none of them, and a change below one that is not in memory is a change in memory: what it replaces is known when a
+//! checkpoint reads the node to write it anew, or somebody reads it before that.
+
+use crate::dataset::Dataset;
+use crate::error::IoError;
+use crate::record::DatasetRecord;
+use crate::shard::Shard;
+use forebay_tree::{Next, NodeHeader, Tree, Unread, decode_ptrs};
+use std::rc::Rc;
+
+/// What is below a node cannot be looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Hidden {
+    pub error: IoError,
+    /// The leaf after the last one below it.
+    pub end: u64,
+}
+
+impl From<Hidden> for IoError {
+    fn from(hidden: Hidden) -> IoError {
+        hidden.error
+    }
+}
+
+impl DatasetRecord {
+    /// The tree as it is stored, of which nothing is in memory.
+    pub fn tree(&self) -> Tree {
+        let mut tree = Tree::stored(self.root, self.height, self.mapped);
+        // Of one that is empty, nothing has told how high it is.
+        tree.grow(self.blocks());
+        tree
+    }
+}
+
+impl Shard {
+    /// Reads an interior node that somebody has to look below. It may be another when this is done: look again.
+    pub async fn read_above(&self, dataset: &Dataset, node: Unread) -> Result<(), IoError> {
+        let header = NodeHeader::of_blocks(self.shared.id, dataset.family(), node.level, node.index);
+        let still = || dataset.tree.borrow().is_unread(node);
+        let Some(body) = self.read_node(&header, node.home, still).await? else { return Ok(()) };
+        let mut tree = dataset.tree.borrow_mut();
+        if !tree.load(node, &decode_ptrs(&body)) {
+            return Ok(());
+        }
+        let number = dataset.number();
+        let is_of_shard = |known: &Rc<Dataset>| std::ptr::eq(&**known, dataset);
+        if self.datasets.borrow().get(&number).is_some_and(is_of_shard) {
+            drop(tree);
+            self.node_loaded(number, node.level, node.index);
+        } else {
+            // A snapshot's, that somebody goes through.
+            tree.keep_way_to(node);
+        }
+        Ok(())
+    }
+
+    /// The first leaf at or after `from` that a dataset has.
+    pub async fn next_leaf(&self, dataset: &Dataset, mut from: u64) -> Result<Option<u64>, Hidden> {
+        loop {
+            let next = dataset.tree.borrow().next_leaf(from);
+            match next {
+                Next::None => return Ok(None),
+                Next::Leaf(leaf) => return Ok(Some(leaf)),
+                Next::Unread(node) => {
+                    let hidden = |error| Hidden { error, end: node.end() };
+                    self.read_above(dataset, node).await.map_err(hidden)?;
+                    // Before it there was none; whoever looks there again may find nodes that made room for this one.
+                    from = from.max(node.first());
+                }
+            }
+        }
+    }
+
+    /// What `look` finds in a dataset's tree, once the nodes are in memory that it needs for that.
+    pub async fn look_in_tree<T>(
+        &self,
+        dataset: &Dataset,
+        look: impl Fn(&Tree) -> Result<T, Unread>,
+    ) -> Result<T, IoError> {
+        loop {
+            let seen = look(&dataset.tree.borrow());
+            match seen {
+                Ok(found) => return Ok(found),
+                Err(node) => self.read_above(dataset, node).await?,
+            }
+        }
+    }
+}
