@@ -144,7 +144,8 @@ impl Shard {
             } else if self.waits_for_moving() && waited < SPACE_WAITS_MAX {
                 // Chunks of which slots move open again soon, whatever comes of it.
                 waited += 1;
-                self.progress.until(|| !self.waits_for_moving() || self.is_suspended()).await;
+                let is_over = || !self.waits_for_moving() || self.is_suspended() || self.stopping.get();
+                self.progress.until(is_over).await;
             } else if !has_settled
                 && claim == Claim::Ordinary
                 && self.in_transit(wanted.class(places.places.len())) > 0
