@@ -88,6 +88,7 @@ const TABLE: &[(&str, &str)] = &[
     ("forebay snapshot create tank/vm1@before", "forebay snapshot create tank/vm1@before"),
     ("forebay snapshot create _", "forebay snapshot create tank/vm1@later"),
     ("forebay snapshot list", "forebay snapshot list"),
+    ("forebay snapshot list --json", "forebay snapshot list --json"),
     ("forebay snapshot set _ --template false", "forebay snapshot set tank/vm1@before --template false"),
     (
         "forebay snapshot release _",
