@@ -20,7 +20,7 @@ use forebay_qos::Work;
 use forebay_raid::{ArrayError, Good};
 use forebay_runtime::Buf;
 use forebay_space::Ptr;
-use forebay_tree::{FANOUT, Found, NODE_BODY, NODE_BYTES, NodeHeader, Unread, decode_node, decode_ptrs};
+use forebay_tree::{FANOUT, Found, NODE_BODY, NODE_BYTES, NodeHeader, decode_node, decode_ptrs};
 use futures_util::future::join_all;
 use std::rc::Rc;
 
@@ -157,7 +157,7 @@ impl Shard {
             self.read_above(dataset, node).await?;
             return Ok(None);
         }
-        let Unread { index: leaf, home, .. } = node;
+        let (leaf, home) = (node.index, node.home);
         let header = NodeHeader::of_blocks(self.shared.id, dataset.family(), 0, leaf);
         let node = self.read_node(&header, home, still).await?;
         drop(turn);
@@ -385,9 +385,8 @@ impl Shard {
     ) -> Result<Option<(Buf, Buf)>, IoError> {
         let still = || match dataset.tree.borrow().lookup(block) {
             Found::At(now) => now == ptr,
-            // Nobody knows. Who asks again has the leaf.
-            Found::Unread(_) => false,
-            Found::Hole => false,
+            // If it is unread nobody knows; who asks again has the leaf.
+            Found::Unread(_) | Found::Hole => false,
         };
         let Some(stored) = self.read_stored(dataset.id(), block, ptr, still).await? else {
             // While a checkpoint has the leaf, it is not kept, and nobody knows. Who has looked again and found the same pointer does.

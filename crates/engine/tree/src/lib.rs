@@ -14,6 +14,8 @@ mod path;
 mod pointers;
 mod shared;
 mod tree;
+#[cfg(test)]
+mod tree_tests;
 
 pub use frozen::{DirtyLeaf, Frozen, Merged, leaf_body};
 pub use mapped::Mapped;

@@ -227,7 +227,7 @@ pub async fn rollback(
             changes.push(format!("It has {was} and will have {is}."));
         }
         let marks = bookmarks::of_volume(&shared, &snapshot.pool, &snapshot.volume).await?;
-        let is_behind = |mark: &&BookmarkInfo| mark.usable && mark.created > snapshot.created;
+        let is_behind = |mark: &&BookmarkInfo| mark.usable && mark.created.0 > snapshot.created.0;
         let behind = marks.iter().filter(is_behind).count();
         if behind > 0 {
             changes.push(rules::bookmarks_behind(behind));
