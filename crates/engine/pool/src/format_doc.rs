@@ -510,7 +510,6 @@ fn payload_dataset_node_and_frame() {
             ("level", &[0x78]),
             ("gap after", &[0x79]),
             ("gap before", &[0x7c]),
-            ("of a project", &[]),
             ("peer", &[0x75]),
             ("format", &[2]),
             ("inherits", &[0x35]),
