@@ -145,7 +145,10 @@ impl Shard {
             }
             next = leaf + 1;
             // Somebody waits for the space, of whatever level.
-            self.move_leaf(dataset, leaf, Moving::OutOf(closed), None).await?;
+            match self.move_leaf(dataset, leaf, Moving::OutOf(closed), None).await {
+                Ok(_) | Err(IoError::Corrupt | IoError::Io) => {}
+                Err(error) => return Err(error),
+            }
         }
     }
 

@@ -111,21 +111,22 @@ impl Copier {
         let mapped = dataset.tree.borrow().mapped().blocks as u64;
         let mapped = mapped + dataset.blocks_staged().await;
         progress.expect(mapped * dataset.block_bytes() as u64);
+        let leaves = dataset.record.borrow().blocks().div_ceil(FANOUT);
         let mut leaf = Some(0);
         while leaf.is_some() {
             for _ in 0..LEAVES {
                 let Some(at) = leaf else { break };
-                let (found, next) = match source.shard.next_leaf(dataset, at).await {
+                let (found, end) = match source.shard.next_leaf(dataset, at).await {
                     Ok(Some(found)) => (found, found + 1),
                     Ok(None) => {
                         leaf = None;
                         break;
                     }
-                    // Whoever copies it finds that it cannot be read.
+                    // Whoever copies what may be there finds that it cannot be read.
                     Err(hidden) => (at, hidden.end),
                 };
-                dataset.note_changed(found * FANOUT, (found + 1) * FANOUT);
-                leaf = Some(next);
+                dataset.note_changed(found * FANOUT, end.min(leaves.max(found + 1)) * FANOUT);
+                leaf = Some(end);
             }
             source.shard.rt.sleep(Duration::ZERO).await;
         }

@@ -118,7 +118,10 @@ impl Walkable {
     }
 
     pub fn is_gone(&self) -> bool {
-        self.snapshot.as_ref().is_some_and(|snapshot| !snapshot.is_live())
+        match &self.snapshot {
+            Some(snapshot) => !snapshot.is_live(),
+            None => self.dataset.is_deleting(),
+        }
     }
 }
 
