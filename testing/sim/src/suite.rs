@@ -150,6 +150,8 @@ fn shaped(bug: Bug, mut setup: Setup) -> Setup {
             setup.operations = 400;
             setup.log_kib = 256;
         }
+        // A node of the table stays as it is, while the chunk that it is in moves, where there are many.
+        Bug::TableHomeStale => setup.table_records = 5,
         Bug::ParityNotRestored | Bug::PlugNotReplayed => setup.clients = 8,
         Bug::CheckpointTakesTurns => setup.strict_turns = true,
         // The log is in the group that leaves, and frames are written while it moves.
@@ -173,7 +175,8 @@ pub fn hunt(bug: Bug) -> Verdict {
     planted::plant(Some(bug));
     let first = rows_first(bug);
     for name in first {
-        let seeds = if bug == Bug::FailureCountsAsRecorded { SEEDS_RARE } else { SEEDS_FIRST };
+        let is_rare = matches!(bug, Bug::FailureCountsAsRecorded | Bug::TableHomeStale);
+        let seeds = if is_rare { SEEDS_RARE } else { SEEDS_FIRST };
         if let Some(caught) = hunt_by_row(bug, name, seeds, &mut cases) {
             return verdict(Some(caught), cases);
         }
