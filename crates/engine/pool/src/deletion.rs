@@ -682,6 +682,6 @@ enum ChildLeaf {
     Stored(Ptr),
     /// With changes in memory that are not merged with it.
     Changed(Ptr),
-    /// Nobody has looked what it is.
+    /// A node above it has to be read to know.
     Unread,
 }

@@ -1,7 +1,7 @@
-//! Interior nodes come to memory when somebody looks below them, and go like leaves do ([`crate::leaves`]).
+//! Interior nodes come to memory when they are needed, and go like leaves do ([`crate::leaves`]).
 //!
 //! An import reads none of them, and a change below one that is not in memory is a change in memory: what it replaces is known when a
-//! checkpoint reads the node to write it anew, or somebody reads it before that.
+//! checkpoint reads the node to write it anew, or a reader needs it before that.
 
 use crate::dataset::Dataset;
 use crate::error::IoError;
@@ -35,7 +35,7 @@ impl DatasetRecord {
 }
 
 impl Shard {
-    /// Reads an interior node that somebody has to look below. It may be another when this is done: look again.
+    /// Reads an interior node: what is below it is asked for. It may be another when this is done: look again.
     pub async fn read_above(&self, dataset: &Dataset, node: Unread) -> Result<(), IoError> {
         let header = NodeHeader::of_blocks(self.shared.id, dataset.family(), node.level, node.index);
         let still = || dataset.tree.borrow().is_unread(node);
@@ -50,7 +50,7 @@ impl Shard {
             drop(tree);
             self.node_loaded(number, node.level, node.index);
         } else {
-            // A snapshot's, that somebody goes through.
+            // A snapshot's, that a scrub or a list goes through.
             tree.keep_way_to(node);
         }
         Ok(())
