@@ -89,8 +89,10 @@ pub(crate) struct Dataset {
     /// Client operations in flight, and those among them that change something; deletion waits for none.
     active: Cell<usize>,
     changing: Cell<usize>,
-    /// Those of them that look for room, and may wait for it.
+    /// Those of them that look for room, and may wait for it with blocks locked.
     lacking: Cell<usize>,
+    /// Those of them that wait for room with nothing locked and nothing queued: for a snapshot they have not begun.
+    aside: Cell<usize>,
     /// A snapshot is about to be taken: no client's change starts.
     held: Cell<bool>,
     /// A move lets no client's change start.
@@ -117,6 +119,9 @@ pub(crate) struct Changing(Rc<Dataset>);
 
 /// One of these that looks for room.
 pub(crate) struct Lacking<'a>(&'a Dataset);
+
+/// One of these that has stepped aside.
+struct Aside<'a>(&'a Dataset);
 
 impl Dataset {
     pub fn new(record: DatasetRecord, tree: Tree) -> Dataset {
@@ -146,6 +151,7 @@ impl Dataset {
             active: Cell::new(0),
             changing: Cell::new(0),
             lacking: Cell::new(0),
+            aside: Cell::new(0),
             held: Cell::new(false),
             paused: Cell::new(false),
             changes: RefCell::new(None),
@@ -352,9 +358,24 @@ impl Dataset {
         self.lacking.get() > 0
     }
 
+    /// Has a change wait for room that a checkpoint may bring. A snapshot that is about to be taken goes first: it waits in a checkpoint, and no other
+    /// one comes before it is over. Not to be called with blocks locked or anything queued. Afterwards the volume may have gone back to what it was.
+    pub async fn aside<T>(&self, wait: impl Future<Output = T>) -> T {
+        self.aside.set(self.aside.get() + 1);
+        let _aside = Aside(self);
+        let found = wait.await;
+        self.idle.until(|| !self.held.get()).await;
+        found
+    }
+
+    /// Whether a change may have room in hand that it has not used yet.
+    pub fn has_aside(&self) -> bool {
+        self.aside.get() > 0
+    }
+
     /// Whether all that was begun is in the tree.
     pub fn is_settled(&self) -> bool {
-        self.changing.get() == 0
+        self.changing.get() == self.aside.get()
             && self.locks.is_free()
             && self.pending.borrow().is_empty()
             && self.staged.borrow().is_empty()
@@ -418,6 +439,12 @@ impl Drop for Changing {
 impl Drop for Lacking<'_> {
     fn drop(&mut self) {
         self.0.lacking.set(self.0.lacking.get() - 1);
+    }
+}
+
+impl Drop for Aside<'_> {
+    fn drop(&mut self) {
+        self.0.aside.set(self.0.aside.get() - 1);
     }
 }
 

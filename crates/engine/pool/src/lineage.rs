@@ -407,8 +407,9 @@ impl Shard {
         }
         if self.secure_snapshots(sealed, false).await.is_err() {
             held.iter().for_each(|dataset| dataset.hold(false));
-            // What was overwritten since the space was looked for comes back with a checkpoint.
-            return if self.expects_space() { Ok(Rest::Short) } else { Err(IoError::NoSpace) };
+            // What was overwritten since the space was looked for comes back with a checkpoint; what changes have in hand, when they are over.
+            let is_in_hand = self.datasets.borrow().values().any(|dataset| dataset.has_aside());
+            return if self.expects_space() || is_in_hand { Ok(Rest::Short) } else { Err(IoError::NoSpace) };
         }
         let mut seals = Vec::with_capacity(prepared.len());
         for (order, dataset, back_to) in prepared {
@@ -447,7 +448,8 @@ impl Shard {
         let short_since = Cell::new(None);
         let is_over = || {
             let now = self.rt.now();
-            let is_short = volumes.iter().any(|dataset| dataset.lacks_places());
+            // What is short comes with a checkpoint, and this one waits.
+            let is_short = self.destage_stuck.get() || volumes.iter().any(|dataset| dataset.lacks_places());
             short_since.set(is_short.then(|| short_since.get().unwrap_or(now)));
             let has_been = |since: Nanos, most: Duration| now.since(since) > most.as_nanos() as u64;
             has_been(start, patience)

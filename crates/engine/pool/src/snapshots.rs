@@ -19,11 +19,14 @@ use futures_util::future::join_all;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Longest snapshot name in bytes.
 const NAME_MAX: usize = 100;
 /// How often volumes are given time to come to rest for a snapshot. In between a checkpoint helps who waits for one.
-const SEAL_TRIES: u32 = 5;
+const SEAL_TRIES: u32 = 6;
+/// What is left to others before the second one; twice as much before each that follows.
+const SEAL_PAUSE: Duration = Duration::from_millis(10);
 
 /// Snapshots to be taken by one checkpoint, on one shard.
 pub(crate) struct SealRequest {
@@ -258,7 +261,10 @@ impl Control {
         let mut by_shard: BTreeMap<usize, Vec<SealOrder>> = BTreeMap::new();
         orders.into_iter().for_each(|(shard, order)| by_shard.entry(shard).or_default().push(order));
         let mut is_short = false;
-        for _ in 0..SEAL_TRIES {
+        for tried in 0..SEAL_TRIES {
+            if tried > 0 {
+                self.rt.sleep(SEAL_PAUSE * (1 << (tried - 1))).await;
+            }
             let request = |(&shard, orders): (&usize, &Vec<SealOrder>)| {
                 let (done, rest) = (Cell::new(None), Cell::new(Rest::Reached));
                 Rc::new(SealRequest { shard, orders: orders.clone(), done, rest })

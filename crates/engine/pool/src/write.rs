@@ -113,7 +113,7 @@ impl LocalVolume {
         }
         let (first, last) = self.blocks(at, len as u64);
         self.shard.note_written(&self.dataset, first..last + 1);
-        let prepared = self.prepare(at, data, last - first + 1).await?;
+        let prepared = self.dataset.aside(self.prepare(at, data, last - first + 1)).await?;
         let locked = self.lock_for_write(at, len, prepared, fua, None).await?;
         self.queue_admitted(admitted, locked.expect("nothing was to be compared")).await
     }
@@ -123,7 +123,8 @@ impl LocalVolume {
         let block_bytes = self.dataset.block_bytes();
         let (at, len) = (first * block_bytes as u64, blocks.len() * block_bytes);
         let admitted = self.admit(at, len).await?;
-        let packing = self.shard.deal_lines(&self.dataset, Packing::new(blocks)).await?;
+        let dealing = self.shard.deal_lines(&self.dataset, Packing::new(blocks));
+        let packing = self.dataset.aside(dealing).await?;
         let locked = self.lock_for_write(at, len, Prepared::Packed(packing), false, None).await?;
         self.queue_admitted(admitted, locked.expect("nothing was to be compared")).await
     }
@@ -144,6 +145,8 @@ impl LocalVolume {
         let (mut turn, mut has_waited) = (None, false);
         loop {
             let room = self.claim(len, prepared.logged(), self.is_durable(fua)).await?;
+            // While it stood aside, the volume may have gone back to what it was, and be smaller.
+            self.check(at, len as u64)?;
             let guard = self.dataset.locks.lock(first, last).await;
             if let Some(expected) = expected
                 && let Some(byte) = self.compare(at, expected, first, last).await?
@@ -162,12 +165,14 @@ impl LocalVolume {
             // What was found goes back: others may need just that.
             places.give_back();
             has_waited = true;
-            let _lacking = self.dataset.lacking();
-            if self.dataset.claim() == Claim::Reserved {
-                // What is held is enough for one at a time.
-                turn = Some(self.shard.reserved_turn.lock(0, 0).await);
-            }
-            match self.find_places(&mut prepared, nodes).await {
+            let searching = async {
+                if self.dataset.claim() == Claim::Reserved {
+                    // What is held is enough for one at a time.
+                    turn = Some(self.shard.reserved_turn.lock(0, 0).await);
+                }
+                self.find_places(&mut prepared, nodes).await
+            };
+            match self.dataset.aside(searching).await {
                 Ok(found) => places = found,
                 // What it is packed to, once it is complete, may find a place all the same.
                 Err(IoError::NoSpace) if self.packs_later(&prepared) => {}
@@ -236,7 +241,7 @@ impl LocalVolume {
     /// What a write of `bytes` waits for before it locks its blocks.
     async fn claim(&self, bytes: usize, logged: u64, durable: bool) -> Result<Room, IoError> {
         // The log first: while it is full, nobody's turn passes unused.
-        let log = self.claim_log(bytes, logged, durable).await?;
+        let log = self.dataset.aside(self.claim_log(bytes, logged, durable)).await?;
         Ok(Room { turn: self.flow().turn(Work::write(bytes as u64, 1)).await, log })
     }
 
