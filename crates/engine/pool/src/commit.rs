@@ -397,7 +397,9 @@ impl Shard {
         self.committed_together.set(entries.len());
         let mut batch = Batch { entries, touched: DiskSet::default(), bytes: 0 };
         let result = self.make_durable(&mut batch).await;
-        if result.is_err() && batch.entries.iter().any(|entry| !entry.changes.is_empty()) {
+        if result.is_err_and(|error| error != IoError::Gone)
+            && batch.entries.iter().any(|entry| !entry.changes.is_empty())
+        {
             self.suspend("a commit could not be written");
         }
         let result = if self.is_suspended() { Err(IoError::Suspended) } else { result };
@@ -554,6 +556,10 @@ impl Shard {
             }
             if self.is_suspended() {
                 return Err(IoError::Suspended);
+            }
+            // No checkpoint comes any more. Clients' changes are in the log, and what is on its way from there to its place stays in it.
+            if self.stopping.get() {
+                return Err(IoError::Gone);
             }
             self.want_checkpoint();
             if let Some(done) = self.freeze_request.borrow_mut().take() {

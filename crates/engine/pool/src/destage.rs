@@ -5,17 +5,20 @@
 //! that is applied, the block leaves the staged set; a crash in between leaves it staged. Oldest frames go first,
 //! because the log's tail cannot pass a frame with staged blocks.
 
+use crate::Severity;
 use crate::commit::{Change, Entry};
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
 use crate::reserve::Claim;
-use crate::shard::Shard;
+use crate::shard::{SPACE_WAITS_MAX, Shard};
 use crate::steps::Steps;
 use forebay_log::Frame;
+use futures_util::future::{Either, select};
 use futures_util::stream::{self, TryStreamExt};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -33,6 +36,8 @@ const STALLED_CHECKPOINTS: u64 = 3;
 const STALLED_TRIES: u64 = 16;
 /// Checkpoints, while space is being given back.
 const STALLED_CHECKPOINTS_FREEING: u64 = 64;
+/// How full the log is when clients get no chunks and clear nothing any more.
+const FULL_PERMILLE: u64 = 875;
 /// How long after a search for space the next may begin.
 const SEARCH_PAUSE: Duration = Duration::from_millis(100);
 /// How long to leave blocks alone that a queued write is about to replace.
@@ -118,7 +123,7 @@ impl Shard {
             let oldest = log.staged.start().map_or(log.chain.position, |start| start.position);
             (oldest.saturating_sub(log.tail), log.ring.bytes())
         };
-        if gain * 4 > ring || self.staged_bytes.get() == 0 || self.destage_stuck.get() {
+        if gain * 4 > ring || self.staged_bytes.get() == 0 || self.destage_stuck.get().is_some() {
             self.want_checkpoint();
         }
         self.destage_work.send();
@@ -140,6 +145,19 @@ impl Shard {
             let has_tried = self.staged_bytes.get() == 0 || tries >= seen.get().2 + STALLED_TRIES;
             checkpoints >= seen.get().1 + most && has_tried
         }
+    }
+
+    /// Whether next to nothing of the log is left. What is in it may wait for space, and then only what brings some may take the rest.
+    pub fn is_log_full(&self) -> bool {
+        let log = self.log.borrow();
+        log.fill_permille() > FULL_PERMILLE
+    }
+
+    /// Whether who asks for room leaves the pool's last chunks to what is in the log and has found no place: its tail waits for that, and each chunk that
+    /// comes and goes takes a frame.
+    pub fn yields_to_log(&self, claim: Claim) -> bool {
+        let is_stuck = self.destage_stuck.get() == Some(IoError::NoSpace) && self.staged_bytes.get() > 0;
+        matches!(claim, Claim::Ordinary | Claim::Gathered) && (is_stuck || self.is_log_full())
     }
 
     /// Whether space comes back from something that is being deleted.
@@ -204,6 +222,21 @@ impl Shard {
         is_done()
     }
 
+    /// Has all committed that is queued. False when the log has no room for it, and gets none.
+    pub async fn commit_rest(self: &Rc<Self>) -> bool {
+        if self.shared.import.read_only || self.is_suspended() {
+            return true;
+        }
+        let most = self.checkpoints.get() + u64::from(SPACE_WAITS_MAX);
+        let stalled = self.progress.until(|| self.checkpoints.get() > most || self.is_suspended());
+        let is_over = matches!(select(pin!(self.committed_all()), pin!(stalled)).await, Either::Left(_));
+        if !is_over && !self.is_suspended() {
+            let message = "the log is full, and what is in it finds no space: what was written last and not flushed may be lost";
+            self.event(Severity::Error, "log.full", &self.shared.name.clone(), message.into());
+        }
+        is_over
+    }
+
     /// Moves what is in a log that is on the data disks to its places, once no client has anything under way: then who has only some of the disks of an exported
     /// pool misses no more than what was on the others.
     pub async fn leave_log(self: &Rc<Self>) {
@@ -231,7 +264,7 @@ impl Shard {
                 if moved != Ok(false) {
                     self.destage_tries.set(self.destage_tries.get() + 1);
                 }
-                self.destage_stuck.set(moved.is_err());
+                self.destage_stuck.set(moved.err());
                 if let Err(error) = moved {
                     // Suspended, or no space: what made it so will wake this task again.
                     if error == IoError::NoSpace {
@@ -271,7 +304,8 @@ impl Shard {
         let unplaced = self.place_staged().await;
         let writes = if self.data_in_log { self.space.borrow().lanes().min(WRITES_MAX) } else { 1 };
         // After a failure less at a time may do: one block needs few nodes.
-        let runs = self.oldest_runs(if self.destage_stuck.get() { 1 } else { BLOCKS_MAX * writes }).await;
+        let runs =
+            self.oldest_runs(if self.destage_stuck.get().is_some() { 1 } else { BLOCKS_MAX * writes }).await;
         if runs.is_empty() {
             return unplaced.map(|()| true);
         }

@@ -500,7 +500,13 @@ async fn close(control: &Rc<Control>) -> Result<(), Error> {
     let shards = control.shard_count();
     for index in 0..shards {
         control.on_shard(index, |shard| async move { shard.close_volumes().await }).await?;
-        control.on_shard(index, |shard| async move { shard.leave_log().await }).await?;
+        // As long as checkpoints make room for it: what was acknowledged before it is durable may wait for that.
+        let leave = |shard: Rc<shard::Shard>| async move {
+            if shard.commit_rest().await {
+                shard.leave_log().await;
+            }
+        };
+        control.on_shard(index, leave).await?;
     }
     let last = control.last_checkpoint().await;
     for index in 0..shards {

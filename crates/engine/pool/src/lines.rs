@@ -87,7 +87,7 @@ impl Shard {
         };
         let Some(oldest) = oldest else { return unplaced.map(|()| true) };
         // After a failure less at a time may do: one block needs few nodes.
-        let is_stuck = self.destage_stuck.get();
+        let is_stuck = self.destage_stuck.get().is_some();
         let region = if is_stuck { None } else { self.whole_lines(oldest) };
         let is_whole = region.is_some();
         let placed = match region {

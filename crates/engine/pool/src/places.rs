@@ -136,6 +136,7 @@ impl Shard {
             if (self.expects_space()
                 || (claim == Claim::Ordinary && self.expects_changes())
                 || self.expects_easing(waited)
+                || self.yields_to_log(claim)
                 || (claim == Claim::Reserved && !self.waits_for_moving()))
                 && waited < SPACE_WAITS_MAX
             {
@@ -209,6 +210,9 @@ impl Shard {
                     _ => Need::Ordinary,
                 }
             };
+            if self.yields_to_log(claim) {
+                return Ok(None);
+            }
             if self.grant(kind, need).await {
                 if claim == Claim::Gathered {
                     self.emptied.set(self.emptied.get().saturating_sub(1));

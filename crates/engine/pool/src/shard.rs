@@ -213,8 +213,8 @@ pub(crate) struct Shard {
     pub destaged: Cell<u64>,
     /// How often some were to move, with or without success.
     pub destage_tries: Cell<u64>,
-    /// Whether the last try failed.
-    pub destage_stuck: Cell<bool>,
+    /// Why the last try failed, if it did.
+    pub destage_stuck: Cell<Option<IoError>>,
     /// Whether blocks that are staged may have no place, as after an import.
     pub has_unplaced: Cell<bool>,
     /// Entries of the last commit.
@@ -378,7 +378,7 @@ impl Shard {
             staged_bytes: Cell::new(0),
             destaged: Cell::new(0),
             destage_tries: Cell::new(0),
-            destage_stuck: Cell::new(false),
+            destage_stuck: Cell::new(None),
             finding_space: Cell::new(false),
             destage_work: Signal::default(),
             placed: RefCell::default(),
