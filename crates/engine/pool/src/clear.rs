@@ -45,19 +45,21 @@ impl LocalVolume {
             if self.shard.is_suspended() {
                 return Err(IoError::Suspended);
             }
-            let leaf = self.shard.next_leaf(&self.dataset, at / FANOUT).await?.map(|leaf| leaf * FANOUT);
-            match leaf.into_iter().chain(self.dataset.first_newer(at, end)).min() {
-                Some(found) if found < end => at = at.max(found),
-                _ => break,
+            match self.shard.next_block(&self.dataset, at, end).await? {
+                Some(found) => at = found,
+                None => break,
             }
             let to = end.min((at / FANOUT + CLEAR_LEAVES_MAX) * FANOUT);
             let _changing = self.dataset.begin_change().await?;
+            let room = self.dataset.aside(self.room_to_clear()).await;
+            if room.is_none() && self.shard.is_log_full() {
+                return Err(IoError::NoSpace);
+            }
             let end = end.min(self.dataset.record.borrow().blocks());
             if at >= end {
                 return Err(IoError::OutOfRange);
             }
             let to = to.min(end);
-            let room = self.room_to_clear().await;
             let _guard = self.dataset.locks.lock(at, to - 1).await;
             self.clear_locked(at..to, room, fua).await?;
             (at, has_cleared) = (to, true);
@@ -204,10 +206,10 @@ impl LocalVolume {
     async fn clear_zeros(&self, blocks: Range<u64>) -> Result<u64, IoError> {
         let _active = self.begin_change()?;
         let _changing = self.dataset.begin_change().await?;
+        let room = self.dataset.aside(self.room_to_clear()).await;
         if blocks.end > self.dataset.record.borrow().blocks() {
             return Ok(0);
         }
-        let room = self.room_to_clear().await;
         let _guard = self.dataset.locks.lock(blocks.start, blocks.end - 1).await;
         for block in blocks.clone() {
             // What is not durable yet, and no client sees, is there all the same: writers let go of the lock before.

@@ -7,7 +7,7 @@ use crate::dataset::Dataset;
 use crate::error::IoError;
 use crate::record::DatasetRecord;
 use crate::shard::Shard;
-use forebay_tree::{Next, NodeHeader, Tree, Unread, decode_ptrs};
+use forebay_tree::{FANOUT, Next, NodeHeader, Tree, Unread, decode_ptrs};
 use std::rc::Rc;
 
 /// What is below a node cannot be looked at.
@@ -66,11 +66,20 @@ impl Shard {
                 Next::Unread(node) => {
                     let hidden = |error| Hidden { error, end: node.end() };
                     self.read_above(dataset, node).await.map_err(hidden)?;
-                    // Before it there was none; whoever looks there again may find nodes that made room for this one.
+                    // Before it there was none; whoever looks there again may find nodes that made room for this one. What came there meanwhile is not seen.
                     from = from.max(node.first());
                 }
             }
         }
+    }
+
+    /// The first block from `from` on and before `end` that may hold something, in a leaf or in memory only.
+    pub async fn next_block(&self, dataset: &Dataset, from: u64, end: u64) -> Result<Option<u64>, Hidden> {
+        // What is in memory only may be in the tree when the way to a leaf has been read, before the place that was being looked at.
+        let newer = dataset.first_newer(from, end);
+        let leaf = self.next_leaf(dataset, from / FANOUT).await?.map(|leaf| from.max(leaf * FANOUT));
+        let found = leaf.into_iter().chain(newer).chain(dataset.first_newer(from, end)).min();
+        Ok(found.filter(|block| *block < end))
     }
 
     /// What `look` finds in a dataset's tree, once the nodes are in memory that it needs for that.

@@ -204,9 +204,7 @@ impl LocalVolume {
         while block <= last && looked < EXTENT_BLOCKS_MAX {
             steps.take(FANOUT as usize).await;
             // Empty leaves are passed over at a stride; what is only in memory counts as data.
-            let leaf = self.shard.next_leaf(&self.dataset, block / FANOUT).await?;
-            let next = leaf.map_or(last + 1, |leaf| (leaf * FANOUT).clamp(block, last + 1));
-            let next = self.dataset.first_newer(block, next).unwrap_or(next);
+            let next = self.shard.next_block(&self.dataset, block, last + 1).await?.unwrap_or(last + 1);
             let mut runs = if next > block {
                 vec![(next - block, false)]
             } else {
