@@ -34,6 +34,8 @@ const WINDOW_FIRST: usize = 64 << 10;
 const WINDOW_MAX: usize = 4 << 20;
 /// Bytes behind the end of the log in which frames are looked for that should not be there: more than one bad sector can make unreadable, as frames are mostly short.
 const BEYOND_LOOK: u64 = 4 << 20;
+/// And in pieces of this size of each copy: what of one does not read takes no more with it.
+const BEYOND_STEP: usize = 256 << 10;
 /// Choices among copies that are tried for one frame: four copies of five parts are a thousand.
 const COMBINATIONS_MAX: u64 = 1024;
 /// Nodes that are read at a time: enough for the disks to have something to order, and no more than a disk takes at once.
@@ -341,35 +343,50 @@ impl<'a> FrameReader<'a> {
     /// The greatest sequence that a frame behind the end of the log says was durable, if that is not before the end: then the log does not end there, a frame
     /// in its middle is right on no copy. Frames that were under way together at a crash do not say so of each other.
     pub async fn durable_beyond(&self) -> Option<u64> {
-        let (unit, end) = (UNIT as usize, self.chain);
-        let look = BEYOND_LOOK.min(self.ring.bytes()) as usize;
-        let found = RefCell::new(BTreeMap::new());
-        let peek = |bytes: &[u8]| {
-            for (nth, bytes) in bytes.chunks(unit).enumerate() {
-                let frame = Frame::alone(bytes, self.context).filter(|frame| {
-                    frame.position == end.position + (nth * unit) as u64
-                        && frame.sequence > end.sequence
-                        && frame.durable >= end.sequence
-                        && frame.incarnation == self.incarnation
-                });
-                if let Some(frame) = frame {
-                    found.borrow_mut().insert(frame.position, frame);
-                }
-            }
-            false
-        };
-        read_ring(self.array, self.ring, self.chunks, end.position, look, peek).await;
-        for (position, frame) in found.take() {
+        for frame in self.frames_beyond().await {
             let is_whole =
                 |bytes: &[u8]| Frame::alone(bytes, self.context) == Some(frame) && frame.is_whole(bytes);
             let length = frame.length as usize;
             if u64::from(frame.length) <= self.ring.bytes()
-                && read_ring(self.array, self.ring, self.chunks, position, length, is_whole).await.is_some()
+                && read_ring(self.array, self.ring, self.chunks, frame.position, length, is_whole)
+                    .await
+                    .is_some()
             {
                 return Some(frame.durable);
             }
         }
         None
+    }
+
+    /// What any copy has behind the end of the log, that looks like a frame which says so.
+    async fn frames_beyond(&self) -> Vec<Frame> {
+        let (unit, end) = (UNIT as usize, self.chain);
+        let look = BEYOND_LOOK.min(self.ring.bytes()) as usize;
+        let mut found: BTreeMap<u64, Vec<Frame>> = BTreeMap::new();
+        let mut position = end.position;
+        for piece in self.ring.pieces(position, look) {
+            for at in (0..piece.len).step_by(BEYOND_STEP) {
+                let len = BEYOND_STEP.min(piece.len - at);
+                for slot in &self.chunks[piece.chunk] {
+                    let read = self.array.read(&[*slot], piece.offset + at as u64, len, |_| true).await;
+                    let Ok(good) = read else { continue };
+                    for (position, bytes) in (position..).step_by(unit).zip(good.bytes.chunks(unit)) {
+                        let frame = Frame::alone(bytes, self.context).filter(|frame| {
+                            frame.position == position
+                                && frame.sequence > end.sequence
+                                && frame.durable >= end.sequence
+                                && frame.incarnation == self.incarnation
+                        });
+                        if let Some(frame) = frame {
+                            let known = found.entry(position).or_default();
+                            known.extend(Some(frame).filter(|frame| !known.contains(frame)));
+                        }
+                    }
+                }
+                position += len as u64;
+            }
+        }
+        found.into_values().flatten().collect()
     }
 
     /// The frame at the chain's position, from whichever copies of its parts make it whole.
