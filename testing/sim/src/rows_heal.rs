@@ -27,6 +27,8 @@ pub(crate) const CRASHES: u64 = 12;
 
 /// A disk whose reads need 5 ms instead of 50 µs: clients' go around it, and it stays in service.
 const SLOW_READS: Action = Action::Slow(100);
+/// By then what was acknowledged before it is durable is durable.
+const COMMITTED: Duration = Duration::from_millis(300);
 
 /// What a power loss left.
 pub(crate) struct Crash {
@@ -405,6 +407,8 @@ pub fn scrubbed(setup: &Setup) -> Result<Shown, Failure> {
     let (found, rotten) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
     let (repaired, rot) = (found.clone(), rotten.clone());
     let shown = judged(setup, async move |scene: &Scene, _: &Crashes| {
+        // What is in its place and in no tree yet, since nobody waits for it to be durable, a scrub does not look at.
+        scene.rt.sleep(COMMITTED).await;
         let victim = own.seed as usize % own.data_disks();
         let image = scene.world.image(victim);
         let pages: Vec<u64> = (0..image.size() / 4096).filter(|page| image.page(*page).is_some()).collect();

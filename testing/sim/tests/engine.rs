@@ -71,12 +71,21 @@ fn who_waits_for_space_holds_nothing() {
 }
 
 /// Replays that failed when seeds were fresh, and why.
-const FOUND_BY_FRESH_SEEDS: [&str; 3] = [
+const FOUND_BY_FRESH_SEEDS: [&str; 8] = [
     // While a pool was exported, two tasks moved what is in the log, and one gave a block another place that the other was writing to its old one.
     "--seed 910005 --layout mirror --shards 4 --operations 120 --row power-loss-twice",
     "--seed 910006 --layout mirror3 --log-disks 0 --shards 1 --operations 120 --row grown",
     // The row took a pool for healed before it had noticed that a disk is gone, and the scrub after that passed over the parity of its chunks.
     "--seed 950013 --groups 2 --log-disks 0 --shards 2 --operations 120 --row combined",
+    // Where one sector did not read, all around it was taken from other disks, rot included.
+    "--seed 80001017 --layout 2+3 --log-disks 1 --operations 120 --row combined",
+    // The row let rot what was in its place and in no tree yet.
+    "--seed 411000003 --layout mirror --row scrubbed",
+    // A discard overlooked a write that got to the tree while a node behind it was read.
+    "--seed 421000003 --shards 1 --operations 120 --row returned",
+    // A snapshot waited for changes that waited for a checkpoint, which waited for the snapshot.
+    "--seed 83000008 --layout mirror3 --shards 4 --row lineage",
+    "--seed 76100008 --shards 4 --operations 120 --row lineage",
 ];
 
 #[test]
