@@ -541,37 +541,6 @@ impl Shard {
         writes
     }
 
-    /// Waits until the ring has room for a frame. The freeze that makes room happens in here: the commit task is waiting.
-    async fn wait_for_room(self: &Rc<Self>, length: usize) -> Result<(), IoError> {
-        loop {
-            let (used, ring) = {
-                let log = self.log.borrow();
-                (log.chain.position - log.tail, log.ring.bytes())
-            };
-            if length as u64 > ring {
-                return Err(IoError::NoSpace);
-            }
-            if used + length as u64 <= ring {
-                return Ok(());
-            }
-            if self.is_suspended() {
-                return Err(IoError::Suspended);
-            }
-            // No checkpoint comes any more. Clients' changes are in the log, and what is on its way from there to its place stays in it.
-            if self.stopping.get() {
-                return Err(IoError::Gone);
-            }
-            self.want_checkpoint();
-            if let Some(done) = self.freeze_request.borrow_mut().take() {
-                let frozen = self.freeze_now();
-                *self.frozen.borrow_mut() = Some(frozen);
-                self.checkpoint_wanted.set(false);
-                done.complete(());
-            }
-            self.work.wait().await;
-        }
-    }
-
     /// Makes a durable change part of the state that clients see and the next checkpoint writes.
     fn apply(self: &Rc<Self>, change: Change, entry: u64) {
         let mut freed = Vec::new();

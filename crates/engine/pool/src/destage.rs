@@ -13,12 +13,10 @@ use crate::reserve::Claim;
 use crate::shard::{SPACE_WAITS_MAX, Shard};
 use crate::steps::Steps;
 use forebay_log::Frame;
-use futures_util::future::{Either, select};
 use futures_util::stream::{self, TryStreamExt};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -123,7 +121,7 @@ impl Shard {
             let oldest = log.staged.start().map_or(log.chain.position, |start| start.position);
             (oldest.saturating_sub(log.tail), log.ring.bytes())
         };
-        if gain * 4 > ring || self.staged_bytes.get() == 0 || self.destage_stuck.get().is_some() {
+        if gain * 4 > ring || self.staged_bytes.get() == 0 || self.destage_stuck.get() {
             self.want_checkpoint();
         }
         self.destage_work.send();
@@ -147,17 +145,66 @@ impl Shard {
         }
     }
 
+    /// Waits until the ring has room for a frame. The freeze that makes room happens in here: the commit task is waiting.
+    pub async fn wait_for_room(self: &Rc<Self>, length: usize) -> Result<(), IoError> {
+        let begun = self.checkpoints.get();
+        loop {
+            // What comes after something that did not fit is not there without it.
+            if self.gave_up.get() {
+                return Err(IoError::Gone);
+            }
+            let (used, ring) = {
+                let log = self.log.borrow();
+                (log.chain.position - log.tail, log.ring.bytes())
+            };
+            if length as u64 > ring {
+                return Err(IoError::NoSpace);
+            }
+            if used + length as u64 <= ring {
+                return Ok(());
+            }
+            if self.is_suspended() {
+                return Err(IoError::Suspended);
+            }
+            // No checkpoint comes any more: what is on its way from the log to its place stays in the log. Or none helps, and the pool is not kept from being
+            // exported.
+            let is_hopeless =
+                self.closing.get() && self.checkpoints.get() > begun + u64::from(SPACE_WAITS_MAX);
+            if is_hopeless && !self.stopping.get() {
+                let message = "the log is full, and what is in it finds no space: what was written last and not flushed may be lost";
+                self.event(Severity::Error, "log.full", &self.shared.name.clone(), message.into());
+            }
+            if is_hopeless || self.stopping.get() {
+                self.gave_up.set(true);
+                return Err(IoError::Gone);
+            }
+            self.want_checkpoint();
+            if let Some(done) = self.freeze_request.borrow_mut().take() {
+                let frozen = self.freeze_now();
+                *self.frozen.borrow_mut() = Some(frozen);
+                self.checkpoint_wanted.set(false);
+                done.complete(());
+            }
+            self.work.wait().await;
+        }
+    }
+
     /// Whether next to nothing of the log is left. What is in it may wait for space, and then only what brings some may take the rest.
     pub fn is_log_full(&self) -> bool {
         let log = self.log.borrow();
         log.fill_permille() > FULL_PERMILLE
     }
 
+    /// Whether something in the log has found no place.
+    pub fn lacks_place_for_log(&self) -> bool {
+        self.lacks_place.get() && self.staged_bytes.get() > 0
+    }
+
     /// Whether who asks for room leaves the pool's last chunks to what is in the log and has found no place: its tail waits for that, and each chunk that
     /// comes and goes takes a frame.
     pub fn yields_to_log(&self, claim: Claim) -> bool {
-        let is_stuck = self.destage_stuck.get() == Some(IoError::NoSpace) && self.staged_bytes.get() > 0;
-        matches!(claim, Claim::Ordinary | Claim::Gathered) && (is_stuck || self.is_log_full())
+        matches!(claim, Claim::Ordinary | Claim::Gathered)
+            && (self.lacks_place_for_log() || self.is_log_full())
     }
 
     /// Whether space comes back from something that is being deleted.
@@ -222,21 +269,6 @@ impl Shard {
         is_done()
     }
 
-    /// Has all committed that is queued. False when the log has no room for it, and gets none.
-    pub async fn commit_rest(self: &Rc<Self>) -> bool {
-        if self.shared.import.read_only || self.is_suspended() {
-            return true;
-        }
-        let most = self.checkpoints.get() + u64::from(SPACE_WAITS_MAX);
-        let stalled = self.progress.until(|| self.checkpoints.get() > most || self.is_suspended());
-        let is_over = matches!(select(pin!(self.committed_all()), pin!(stalled)).await, Either::Left(_));
-        if !is_over && !self.is_suspended() {
-            let message = "the log is full, and what is in it finds no space: what was written last and not flushed may be lost";
-            self.event(Severity::Error, "log.full", &self.shared.name.clone(), message.into());
-        }
-        is_over
-    }
-
     /// Moves what is in a log that is on the data disks to its places, once no client has anything under way: then who has only some of the disks of an exported
     /// pool misses no more than what was on the others.
     pub async fn leave_log(self: &Rc<Self>) {
@@ -264,10 +296,11 @@ impl Shard {
                 if moved != Ok(false) {
                     self.destage_tries.set(self.destage_tries.get() + 1);
                 }
-                self.destage_stuck.set(moved.err());
+                self.destage_stuck.set(moved.is_err());
                 if let Err(error) = moved {
                     // Suspended, or no space: what made it so will wake this task again.
                     if error == IoError::NoSpace {
+                        self.lacks_place.set(true);
                         self.find_space();
                     }
                     break;
@@ -304,8 +337,7 @@ impl Shard {
         let unplaced = self.place_staged().await;
         let writes = if self.data_in_log { self.space.borrow().lanes().min(WRITES_MAX) } else { 1 };
         // After a failure less at a time may do: one block needs few nodes.
-        let runs =
-            self.oldest_runs(if self.destage_stuck.get().is_some() { 1 } else { BLOCKS_MAX * writes }).await;
+        let runs = self.oldest_runs(if self.destage_stuck.get() { 1 } else { BLOCKS_MAX * writes }).await;
         if runs.is_empty() {
             return unplaced.map(|()| true);
         }

@@ -491,6 +491,9 @@ async fn close(control: &Rc<Control>) -> Result<(), Error> {
     if control.closing.replace(true) {
         return Err(control.error(ErrorKind::Conflict, "the pool is being exported already"));
     }
+    for index in 0..control.shard_count() {
+        control.on_shard(index, |shard| async move { shard.closing.set(true) }).await?;
+    }
     control.turnstile.until(|| !control.calibrating.get()).await;
     control.wait_for_healer().await;
     control.end_moves().await;
@@ -501,12 +504,13 @@ async fn close(control: &Rc<Control>) -> Result<(), Error> {
     for index in 0..shards {
         control.on_shard(index, |shard| async move { shard.close_volumes().await }).await?;
         // As long as checkpoints make room for it: what was acknowledged before it is durable may wait for that.
-        let leave = |shard: Rc<shard::Shard>| async move {
-            if shard.commit_rest().await {
-                shard.leave_log().await;
+        let commit = |shard: Rc<shard::Shard>| async move {
+            if !shard.shared.import.read_only {
+                shard.committed_all().await;
             }
         };
-        control.on_shard(index, leave).await?;
+        control.on_shard(index, commit).await?;
+        control.on_shard(index, |shard| async move { shard.leave_log().await }).await?;
     }
     let last = control.last_checkpoint().await;
     for index in 0..shards {

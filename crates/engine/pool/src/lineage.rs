@@ -449,8 +449,7 @@ impl Shard {
         let is_over = || {
             let now = self.rt.now();
             // What is short comes with a checkpoint, and this one waits.
-            let is_short =
-                self.destage_stuck.get().is_some() || volumes.iter().any(|dataset| dataset.lacks_places());
+            let is_short = self.lacks_place_for_log() || volumes.iter().any(|dataset| dataset.lacks_places());
             short_since.set(is_short.then(|| short_since.get().unwrap_or(now)));
             let has_been = |since: Nanos, most: Duration| now.since(since) > most.as_nanos() as u64;
             has_been(start, patience)

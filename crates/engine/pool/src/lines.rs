@@ -87,7 +87,7 @@ impl Shard {
         };
         let Some(oldest) = oldest else { return unplaced.map(|()| true) };
         // After a failure less at a time may do: one block needs few nodes.
-        let is_stuck = self.destage_stuck.get().is_some();
+        let is_stuck = self.destage_stuck.get();
         let region = if is_stuck { None } else { self.whole_lines(oldest) };
         let is_whole = region.is_some();
         let placed = match region {
@@ -141,9 +141,12 @@ impl Shard {
     /// less than was held for them.
     pub async fn place_staged(self: &Rc<Self>) -> Result<(), IoError> {
         self.pack_parts().await;
-        if !self.has_unplaced.get() {
-            return Ok(());
-        }
+        let placed = if self.has_unplaced.get() { self.place_unplaced().await } else { Ok(()) };
+        self.lacks_place.set(placed == Err(IoError::NoSpace));
+        placed
+    }
+
+    async fn place_unplaced(self: &Rc<Self>) -> Result<(), IoError> {
         let (mut number, mut steps) = (0, Steps::default());
         while let Some(dataset) = self.next_dataset(number) {
             number = dataset.number() + 1;
@@ -468,7 +471,7 @@ impl Shard {
                 match found {
                     Ok(found) => break Some(found),
                     Err(_) if self.read_sought().await? => {}
-                    Err(_) if any && self.grant(kind, Need::Ordinary).await => {}
+                    Err(_) if any && !self.yields_to_log(who) && self.grant(kind, Need::Ordinary).await => {}
                     Err(_) if any && searches == 0 && self.reclaim().await => searches += 1,
                     // What is left must fit into the log. Lines that others gave back come with a checkpoint or two.
                     Err(_)

@@ -34,8 +34,8 @@ const WINDOW_FIRST: usize = 64 << 10;
 const WINDOW_MAX: usize = 4 << 20;
 /// Bytes behind the end of the log in which frames are looked for that should not be there: more than one bad sector can make unreadable, as frames are mostly short.
 const BEYOND_LOOK: u64 = 4 << 20;
-/// And in pieces of this size of each copy: what of one does not read takes no more with it.
-const BEYOND_STEP: usize = 256 << 10;
+/// Reads that may fail there of each copy: its disk may read nothing at all.
+const BEYOND_FAILED_MAX: usize = 64;
 /// Choices among copies that are tried for one frame: four copies of five parts are a thousand.
 const COMBINATIONS_MAX: u64 = 1024;
 /// Nodes that are read at a time: enough for the disks to have something to order, and no more than a disk takes at once.
@@ -363,14 +363,22 @@ impl<'a> FrameReader<'a> {
         let (unit, end) = (UNIT as usize, self.chain);
         let look = BEYOND_LOOK.min(self.ring.bytes()) as usize;
         let mut found: BTreeMap<u64, Vec<Frame>> = BTreeMap::new();
-        let mut position = end.position;
-        for piece in self.ring.pieces(position, look) {
-            for at in (0..piece.len).step_by(BEYOND_STEP) {
-                let len = BEYOND_STEP.min(piece.len - at);
-                for slot in &self.chunks[piece.chunk] {
+        let mut from = end.position;
+        for piece in self.ring.pieces(from, look) {
+            for slot in &self.chunks[piece.chunk] {
+                // What does not read takes no more with it than it has to.
+                let (mut parts, mut failed) = (vec![(0, piece.len)], 0);
+                while let Some((at, len)) = parts.pop() {
                     let read = self.array.read(&[*slot], piece.offset + at as u64, len, |_| true).await;
-                    let Ok(good) = read else { continue };
-                    for (position, bytes) in (position..).step_by(unit).zip(good.bytes.chunks(unit)) {
+                    let Ok(good) = read else {
+                        failed += 1;
+                        if len > unit && failed < BEYOND_FAILED_MAX {
+                            let half = (len / 2).next_multiple_of(unit);
+                            parts.extend([(at + half, len - half), (at, half)]);
+                        }
+                        continue;
+                    };
+                    for (position, bytes) in (from + at as u64..).step_by(unit).zip(good.bytes.chunks(unit)) {
                         let frame = Frame::alone(bytes, self.context).filter(|frame| {
                             frame.position == position
                                 && frame.sequence > end.sequence
@@ -383,8 +391,8 @@ impl<'a> FrameReader<'a> {
                         }
                     }
                 }
-                position += len as u64;
             }
+            from += piece.len as u64;
         }
         found.into_values().flatten().collect()
     }

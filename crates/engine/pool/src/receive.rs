@@ -427,6 +427,8 @@ impl Control {
             // Of what the base had there, a sender has cleared all.
             LocalVolume::of(shard.clone(), dataset.clone()).discard(size, now - size, false).await?;
             shard.save_reception(dataset.clone(), end).await?;
+            // A sender that broke off may have left writes behind, and the client that the volume gets writes to it as soon as it is one.
+            dataset.quiesce().await;
             // What waits in the log counts when it is in its place.
             Ok(shard.come_to_rest(&[dataset], REST_MAX).await)
         });

@@ -213,8 +213,13 @@ pub(crate) struct Shard {
     pub destaged: Cell<u64>,
     /// How often some were to move, with or without success.
     pub destage_tries: Cell<u64>,
-    /// Why the last try failed, if it did.
-    pub destage_stuck: Cell<Option<IoError>>,
+    /// Whether the last try failed.
+    pub destage_stuck: Cell<bool>,
+    /// Whether the last one found no place for some of them.
+    pub lacks_place: Cell<bool>,
+    /// The pool is being exported; and the log had no room then for what was to be committed.
+    pub closing: Cell<bool>,
+    pub gave_up: Cell<bool>,
     /// Whether blocks that are staged may have no place, as after an import.
     pub has_unplaced: Cell<bool>,
     /// Entries of the last commit.
@@ -378,7 +383,10 @@ impl Shard {
             staged_bytes: Cell::new(0),
             destaged: Cell::new(0),
             destage_tries: Cell::new(0),
-            destage_stuck: Cell::new(None),
+            destage_stuck: Cell::new(false),
+            lacks_place: Cell::new(false),
+            closing: Cell::new(false),
+            gave_up: Cell::new(false),
             finding_space: Cell::new(false),
             destage_work: Signal::default(),
             placed: RefCell::default(),

@@ -137,7 +137,7 @@ impl LocalVolume {
                 let asked = self.shard.rt.now();
                 let changing = self.dataset.begin_change().await?;
                 self.flow().tally.was_paused(self.shard.rt.now().since(asked));
-                pass = self.enter(len).await;
+                pass = self.dataset.aside(self.enter(len)).await;
                 changing
             }
         };
