@@ -2,7 +2,7 @@
 
 use crate::compression::{Pool, on_pools};
 use forebay_base::{MIB, Random};
-use forebay_pool::{Compression, ReadFrom};
+use forebay_pool::{Compression, ReadFrom, Volume};
 use forebay_runtime::Buf;
 use forebay_simulation::OpKind;
 use std::rc::Rc;
@@ -33,6 +33,13 @@ pub fn asked(pool: &Pool) -> u64 {
     (0..pool.paths.len()).map(|disk| pool.world.operations(disk, OpKind::Read)).sum()
 }
 
+/// What the tree takes is in memory after this.
+async fn read_tree(volume: &Volume) {
+    for at in (0..SIZE).step_by(1 << 20).chain([SIZE - 4096]) {
+        volume.read(at, 512).await.expect("read");
+    }
+}
+
 /// Goal: who reads in sequence, in any order that a few requests at a time have, asks the disks seldom; who reads at random asks them for nothing else.
 #[test]
 fn streams_are_read_much_at_a_time_and_nothing_else_is() {
@@ -44,10 +51,7 @@ fn streams_are_read_much_at_a_time_and_nothing_else_is() {
         // What the import began is over.
         pool.rt.sleep(Duration::from_secs(1)).await;
         let asked = || asked(&pool);
-        // What the tree takes is in memory after this.
-        for at in (0..SIZE).step_by(1 << 20).chain([SIZE - 4096]) {
-            volume.read(at, 512).await.expect("read");
-        }
+        read_tree(&volume).await;
         let (begun, mut places) = (asked(), Vec::new());
         for _ in 0..64 {
             let at = random.below(SIZE / (4 * STEP)) * 4 * STEP;
@@ -68,6 +72,7 @@ fn streams_are_read_much_at_a_time_and_nothing_else_is() {
         pool.again().await;
         let volume = Rc::new(pool.open("v").await);
         pool.rt.sleep(Duration::from_secs(1)).await;
+        read_tree(&volume).await;
         let begun = asked();
         for group in 0..SIZE / STEP / 4 {
             // Four at a time, in an order of their own.
