@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::relocate::{Move, Moved, Rank, Search};
 use crate::shard::Shard;
 use crate::signal::Signal;
+use crate::slots::SlotMap;
 use crate::spec::{Healing, Severity};
 use crate::steps::Steps;
 use forebay_base::MIB;
@@ -332,6 +333,15 @@ impl Control {
         Ok((wanted, bytes))
     }
 
+    /// Whether what is left on the disks of a group is kept for nodes, since no other group has room for them.
+    fn keeps_room(&self, slots: &SlotMap, group: u16) -> bool {
+        let has_room = |other: u16| {
+            let (total, free) = slots.chunks(other);
+            other != group && free > self.reserve(total)
+        };
+        slots.is_down_to(group, || self.reserve(slots.chunks(group).0)) && !slots.data_groups().any(has_room)
+    }
+
     /// Takes slots for what is to move, as much as a round holds.
     async fn plan(&self, plans: &mut Vec<Plan>, wanted: Vec<Wanted>, only: Option<u16>) {
         let mut steps = Steps::default();
@@ -349,8 +359,17 @@ impl Control {
             if moves.len() >= MOVES_MAX || second_node {
                 continue;
             }
-            let Some(target) = slots.take_target(&chunk, index, only) else { continue };
             let old = chunk.slots[index].disk;
+            // A checkpoint, a deletion and a new volume need nodes; what is mirrored where data waits for a disk can wait for it, too.
+            let is_mirrored = !matches!(chunk.kind, ChunkKind::Data { .. });
+            if is_mirrored
+                && only.is_none()
+                && slots.heir_of(old).is_none()
+                && self.keeps_room(&slots, chunk.group)
+            {
+                continue;
+            }
+            let Some(target) = slots.take_target(&chunk, index, only) else { continue };
             let is_heir = label.disks[usize::from(target.disk)].heir_of == Some(old);
             let holds = is_heir.then(|| label.disks[usize::from(old)].stale_since);
             moves.push(Move { chunk, index, target, holds });

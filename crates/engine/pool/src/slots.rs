@@ -175,7 +175,8 @@ impl SlotMap {
         self.note_slot(slot);
     }
 
-    fn heir_of(&self, disk: u16) -> Option<u16> {
+    /// The disk that has come back under this number.
+    pub fn heir_of(&self, disk: u16) -> Option<u16> {
         self.disks
             .iter()
             .position(|heir| heir.heir_of == Some(disk) && heir.is_open())
@@ -207,7 +208,7 @@ impl SlotMap {
     pub fn chunks(&self, group: u16) -> (u64, u64) {
         let width = self.shape(group, DATA).1;
         let members = || self.disks.iter().filter(move |disk| disk.group == group);
-        let open = members().filter(|disk| disk.is_open()).count();
+        let open = self.open(group);
         let came_back = |index: u16| self.has_heir(index);
         let counts = |(index, disk): &(u16, &DiskSlots)| {
             disk.group == group
@@ -227,7 +228,33 @@ impl SlotMap {
         let kept = spare.div_ceil(width as u64);
         let count = |slots: Vec<u64>| most_chunks(slots, width).saturating_sub(kept);
         let total = count(counted().map(|disk| u64::from(disk.used.len())).collect());
-        (total, count(counted().map(|disk| u64::from(disk.free())).collect()))
+        let free = count(counted().map(|disk| u64::from(disk.free())).collect());
+        if open != width {
+            return (total, free);
+        }
+        // Just as many disks as a chunk has slots: what has to move to them takes its places there, but for what has them already.
+        let moves = |(index, disk): &(u16, &DiskSlots)| {
+            disk.group == group && disk.is_vacating() && !came_back(*index)
+        };
+        let to_come: u64 =
+            (0..).zip(&self.disks).filter(moves).map(|(_, disk)| u64::from(disk.used.ones())).sum();
+        let places: u64 = counted().map(|disk| u64::from(disk.free())).sum();
+        (total, free.min(places.saturating_sub(to_come) / width as u64))
+    }
+
+    /// How many disks of a group take new chunks.
+    fn open(&self, group: u16) -> usize {
+        self.disks.iter().filter(|disk| disk.group == group && disk.is_open()).count()
+    }
+
+    /// Whether a group has too few disks for whole chunks of data, and no more than `kept` chunks of nodes would find a place on those that it has. Nodes and
+    /// the log are mirrored, so they could still move there, and would take the last room for what comes.
+    pub fn is_down_to(&self, group: u16, kept: impl Fn() -> u64) -> bool {
+        let entry = &self.groups[usize::from(group)];
+        let lacks_disks = entry.role == 0 && entry.data > 1 && self.open(group) < self.shape(group, DATA).1;
+        let open = || self.disks.iter().filter(|disk| disk.group == group && disk.is_open());
+        let places = || open().map(|disk| u64::from(disk.free())).collect();
+        lacks_disks && most_chunks(places(), self.shape(group, ChunkKind::Node).1) <= kept()
     }
 
     /// Whether a disk has come back under another number that may have slots: it has its room under that one, or places would be given twice. One
@@ -494,199 +521,5 @@ fn most_chunks(slots: Vec<u64>, width: usize) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use forebay_base::Id;
-    use forebay_device::{FEATURES, Owner};
-
-    const MIRROR: GroupEntry =
-        GroupEntry { role: 0, data: 1, redundancy: 1, slot_bytes: 65536, cell_bytes: 65536, leaving: false };
-
-    #[test]
-    fn chunks_spread_over_disks_and_slots_come_back() {
-        assert_eq!(most_chunks(vec![10, 10], 2), 10);
-        assert_eq!(most_chunks(vec![10, 2, 2], 2), 4);
-        assert_eq!(most_chunks(vec![5, 5, 5], 2), 7);
-        let group = MIRROR;
-        let mut map = SlotMap::new(&label(group, 3));
-        let chunks: Vec<_> = std::iter::from_fn(|| map.take(0, ChunkKind::Node, 0)).collect();
-        assert_eq!((chunks.len(), map.chunks(0)), (6, (4, 0)), "of twelve slots four are spare");
-        assert!(chunks.iter().all(|chunk| chunk.slots[0].disk != chunk.slots[1].disk));
-        assert!(!map.occupy(&chunks[0]), "in use already");
-        map.release(&chunks[3]);
-        map.release(&chunks[1]);
-        assert_eq!(map.take(0, ChunkKind::Node, 0).map(|chunk| chunk.id), Some(chunks[1].id));
-        assert_eq!(map.take(0, ChunkKind::Node, 0).map(|chunk| chunk.id), Some(chunks[3].id));
-        let single = GroupEntry { redundancy: 0, ..MIRROR };
-        assert_eq!(SlotMap::new(&label(single, 3)).chunks(0), (12, 12), "nothing could be rebuilt");
-    }
-
-    fn label(group: GroupEntry, disks: usize) -> Label {
-        let disk = DiskEntry {
-            id: Id(1),
-            group: 0,
-            status: DiskStatus::Online,
-            slots: 4,
-            size: 0,
-            sector_physical: 512,
-            stale_since: 0,
-            heir_of: None,
-            enclosure: Enclosure::default(),
-        };
-        Label {
-            features: FEATURES,
-            pool: Id(1),
-            pool_name: "tank".into(),
-            disk: 0,
-            owner: Owner::default(),
-            generation: 1,
-            created: Default::default(),
-            shards: 1,
-            groups: vec![group],
-            disks: vec![disk; disks],
-        }
-    }
-
-    #[test]
-    fn groups_of_any_size_fill_evenly_and_a_new_one_catches_up() {
-        let group = MIRROR;
-        let mut label = label(group, 2);
-        label.disks.iter_mut().for_each(|disk| disk.slots = 40);
-        let mut map = SlotMap::new(&label);
-        let fill = |map: &mut SlotMap, count: usize| -> Vec<u16> {
-            let group =
-                |_| map.emptiest_group(|_, total| total / 10).and_then(|group| map.take(group, DATA, 0));
-            (0..count).map_while(group).map(|chunk| chunk.group).collect()
-        };
-        assert_eq!(fill(&mut map, 100).len(), 36, "a tenth is kept");
-        let wide = GroupEntry { data: 2, slot_bytes: 1 << 20, ..group };
-        label.groups.extend([GroupEntry { role: 1, ..group }, wide]);
-        for group in [1, 1, 2, 2, 2] {
-            let slots = if group == 2 { 80 } else { 40 };
-            label.disks.push(DiskEntry { group, slots, ..label.disks[0] });
-        }
-        map.update(&label);
-        assert_eq!(fill(&mut map, 50), [2; 50], "it catches up, and nobody takes from the log's group");
-        let mut both = SlotMap::new(&label);
-        let taken = fill(&mut both, 60);
-        let of = |group: u16| taken.iter().filter(|taken| **taken == group).count();
-        assert_eq!((of(0), of(1), of(2)), (20, 0, 40), "half of each");
-        assert!(taken.chunks(3).all(|three| three.contains(&0) && three.contains(&2)), "{taken:?}");
-    }
-
-    #[test]
-    fn a_disk_that_came_back_and_is_empty_again_counts_under_its_old_number() {
-        let group = GroupEntry { data: 2, ..MIRROR };
-        let mut label = label(group, 4);
-        label.disks[2].status = DiskStatus::Failed;
-        label.disks[3].heir_of = Some(2);
-        for status in [DiskStatus::Online, DiskStatus::Failed, DiskStatus::Empty] {
-            label.disks[3].status = status;
-            let mut map = SlotMap::new(&label);
-            assert_eq!(map.chunks(0), (4, 4), "{status:?}");
-            let disks: Vec<u16> =
-                map.take(0, DATA, 0).expect("room").slots.iter().map(|slot| slot.disk).collect();
-            assert_eq!(disks.contains(&2), status == DiskStatus::Empty, "{status:?}: {disks:?}");
-        }
-    }
-
-    #[test]
-    fn a_busy_group_gets_less_of_what_is_new() {
-        let mut label = label(MIRROR, 2);
-        label.disks.iter_mut().for_each(|disk| disk.slots = 400);
-        label.groups.push(MIRROR);
-        label.disks.extend([DiskEntry { group: 1, ..label.disks[0] }; 2]);
-        let left = |loads: [u64; 2]| {
-            let mut map = SlotMap::new(&label);
-            for _ in 0..10 * LOAD_SECONDS {
-                (0..2).for_each(|group| map.note_load(group, loads[usize::from(group)]));
-            }
-            for _ in 0..300 {
-                let group = map.emptiest_group(|_, _| 0).expect("there is room");
-                map.take(group, DATA, 0).expect("there is room");
-            }
-            (map.chunks(0).1, map.chunks(1).1)
-        };
-        let near = |(a, b): (u64, u64), (c, d): (u64, u64)| a.abs_diff(c) <= 2 && b.abs_diff(d) <= 2;
-        assert!(near(left([0, 0]), (250, 250)));
-        assert!(near(left([8 * LOAD_NANOS_MIN; 2]), (250, 250)), "both are busy");
-        assert!(near(left([8 * LOAD_NANOS_MIN, 0]), (333, 166)), "{:?}", left([8 * LOAD_NANOS_MIN, 0]));
-        assert!(near(left([LOAD_NANOS_MIN / 100, 0]), (250, 250)), "hardly busy");
-    }
-
-    #[test]
-    fn a_group_that_leaves_gives_nothing_and_a_disk_leaves_only_if_every_slot_finds_a_place() {
-        let group = MIRROR;
-        let mut label = label(group, 3);
-        label.groups.push(group);
-        let others = label.disks.clone();
-        label.disks.extend(others.into_iter().map(|disk| DiskEntry { group: 1, ..disk }));
-        let mut map = SlotMap::new(&label).without(0);
-        assert_eq!(map.data_groups().collect::<Vec<u16>>(), [1]);
-        assert_eq!(map.emptiest_group(|_, _| 0), Some(1));
-        let ring = map.take_ring(3 * group.slot_bytes, |_| 0).expect("there is room");
-        assert_eq!(
-            ring.iter().map(|chunk| (chunk.group, chunk.order)).collect::<Vec<_>>(),
-            [(1, 0), (1, 1), (1, 2)]
-        );
-        assert!(map.take_ring(3 * group.slot_bytes, |_| 0).is_none(), "a spare disk's worth is kept");
-        // Of four slots on each disk, some are in use; a chunk has no two on one.
-        let mut map = SlotMap::new(&label);
-        let chunks: Vec<ChunkEntry> = std::iter::from_fn(|| map.take(0, DATA, 0)).collect();
-        let on = |disk: u16| {
-            let has = |chunk: &&ChunkEntry| chunk.slots.iter().any(|slot| slot.disk == disk);
-            chunks.iter().filter(has).cloned().collect::<Vec<ChunkEntry>>()
-        };
-        assert_eq!((map.others(0), map.stranded(0, &on(0))), (2, on(0).len()), "all slots are taken");
-        on(1)
-            .into_iter()
-            .filter(|chunk| chunk.slots.iter().all(|slot| slot.disk != 0))
-            .for_each(|chunk| map.release(&chunk));
-        assert!(map.stranded(0, &on(0)) < on(0).len());
-    }
-
-    #[test]
-    fn a_crowded_box_of_one_group_does_not_count_for_another() {
-        let group = MIRROR;
-        let mut label = label(group, 4);
-        label.groups.push(group);
-        for (index, disk) in label.disks.iter_mut().enumerate() {
-            disk.group = index as u16 / 2;
-            let name = if index < 2 { format!("box{index}") } else { "box2".into() };
-            disk.enclosure = Enclosure::new(&name).expect("a short name");
-        }
-        let mut map = SlotMap::new(&label);
-        for group in [0, 1] {
-            assert!(map.take(group, DATA, 0).is_some());
-        }
-        assert_eq!((map.crowd(0), map.crowd(1)), (1, 2));
-    }
-
-    #[test]
-    fn no_enclosure_holds_more_of_a_chunk_than_may_be_lost() {
-        let group = GroupEntry {
-            role: 0,
-            data: 4,
-            redundancy: 1,
-            slot_bytes: 1 << 20,
-            cell_bytes: 65536,
-            leaving: false,
-        };
-        let mut label = label(group, 12);
-        for (index, disk) in label.disks.iter_mut().enumerate() {
-            disk.enclosure = Enclosure::new(&format!("box{}", index / 2)).expect("a short name");
-        }
-        let mut map = SlotMap::new(&label);
-        let apart = |chunk: &ChunkEntry| {
-            let boxes: BTreeSet<u16> = chunk.slots.iter().map(|slot| slot.disk / 2).collect();
-            boxes.len() == 5
-        };
-        let chunks: Vec<ChunkEntry> = std::iter::from_fn(|| map.take(0, DATA, 0)).take(7).collect();
-        assert!(chunks.len() == 7 && chunks.iter().all(apart), "{chunks:?}");
-        for mut chunk in chunks {
-            let target = map.take_target(&chunk, 2, None).expect("there is room");
-            chunk.slots[2] = target;
-            assert!(apart(&chunk), "{chunk:?}");
-        }
-    }
-}
+#[path = "slots_tests.rs"]
+mod tests;
