@@ -130,6 +130,11 @@ impl Packing {
         self.lines.push(lines);
     }
 
+    /// Units of the lines that were claimed for them.
+    pub fn units_in_lines(&self) -> u64 {
+        self.lines.iter().map(PlacesClaim::units).sum()
+    }
+
     /// What writes the blocks from `first` on: those that were dealt out to their places, the others to `places`, by way of the log if
     /// it `logs`; and the lines to keep until it is done.
     pub fn changes(

@@ -32,6 +32,10 @@ impl PlacesClaim {
         self.places.len() as u64
     }
 
+    pub fn units(&self) -> u64 {
+        self.places.iter().map(|place| u64::from(place.units())).sum()
+    }
+
     /// Takes the first places out: they are somebody's now.
     pub fn take_first(&mut self, count: usize) -> Vec<Ptr> {
         if count == self.places.len() {
@@ -71,14 +75,13 @@ impl PlacesClaim {
 }
 
 /// Who waits with some of the places that he wants: these replace nothing before he has all of them.
-struct Waiting<'a> {
+pub(crate) struct Waiting<'a> {
     shard: &'a Shard,
     units: u64,
 }
 
 impl Waiting<'_> {
-    fn new<'a>(shard: &'a Shard, places: &PlacesClaim) -> Waiting<'a> {
-        let units = places.places.iter().map(|place| u64::from(place.units())).sum();
+    pub fn new(shard: &Shard, units: u64) -> Waiting<'_> {
         shard.units_waiting.set(shard.units_waiting.get() + units);
         Waiting { shard, units }
     }
@@ -131,7 +134,7 @@ impl Shard {
             if let Some(nodes) = self.look_for(wanted, nodes, claim, &mut places, may_defer).await? {
                 return Ok((places, nodes));
             }
-            let _waiting = Waiting::new(self, &places);
+            let _waiting = Waiting::new(self, places.units());
             let mut next_checkpoint = false;
             if (self.expects_space()
                 || (claim == Claim::Ordinary && self.expects_changes())

@@ -5,7 +5,7 @@ use crate::destage::LogClaim;
 use crate::error::IoError;
 use crate::locks::RangeGuard;
 use crate::pack::{Block, Packing};
-use crate::places::PlacesClaim;
+use crate::places::{PlacesClaim, Waiting};
 use crate::read::Reader;
 use crate::reserve::Claim;
 use crate::shard::NodesClaim;
@@ -80,6 +80,13 @@ impl Prepared {
             Prepared::Bare { count, lines, .. } => {
                 count.saturating_sub(lines.as_ref().map_or(0, PlacesClaim::count))
             }
+        }
+    }
+
+    fn units_in_lines(&self) -> u64 {
+        match self {
+            Prepared::Packed(packing) => packing.units_in_lines(),
+            Prepared::Bare { lines, .. } => lines.as_ref().map_or(0, PlacesClaim::units),
         }
     }
 }
@@ -406,6 +413,8 @@ impl LocalVolume {
     /// only, they are stored as they are.
     async fn find_places(&self, prepared: &mut Prepared, nodes: u64) -> Result<PlacesClaim, IoError> {
         let (shard, claim) = (&self.shard, self.dataset.claim());
+        // Its lines are no reason for it, or for others who wait like it, to wait any longer.
+        let _waiting = Waiting::new(shard, prepared.units_in_lines());
         let found = match prepared {
             Prepared::Bare { .. } => {
                 let wanted = Wanted::whole(self.dataset.block_bytes(), prepared.logged() as usize);
