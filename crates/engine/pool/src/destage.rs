@@ -171,7 +171,8 @@ impl Shard {
             let is_hopeless =
                 self.closing.get() && self.checkpoints.get() > begun + u64::from(SPACE_WAITS_MAX);
             if is_hopeless && !self.stopping.get() {
-                let message = "the log is full, and what is in it finds no space: what was written last and not flushed may be lost";
+                let message = "the log is full, and what is in it finds no space: what was written last and not flushed may be lost. \
+                               Have file systems recover; after the next import, add disks or delete volumes or snapshots";
                 self.event(Severity::Error, "log.full", &self.shared.name.clone(), message.into());
             }
             if is_hopeless || self.stopping.get() {
