@@ -98,6 +98,9 @@ pub fn unrecorded(setup: &Setup) -> Result<Shown, Failure> {
     Ok(shown)
 }
 
+/// By then a repair that was begun has ended.
+const REPAIRED: Duration = Duration::from_millis(5);
+
 /// A disk has rotted and fails writes: the first repair takes it out, as any write would.
 pub fn repair_fails(setup: &Setup) -> Result<Shown, Failure> {
     let setup = &Setup { groups: 1, second: false, ..setup.clone() };
@@ -124,6 +127,8 @@ pub fn repair_fails(setup: &Setup) -> Result<Shown, Failure> {
         scene.clients.mix.set(Mix::READS);
         // Looked at before the end of the scrub: it makes a checkpoint, whose own writes can take the disk out without any repair.
         scene.clients.run(own.operations).await?;
+        // Nobody who reads waits for what is repaired.
+        scene.rt.sleep(REPAIRED).await;
         out_if_rotten(scene, victim).await?;
         scene.engine.scrub_start(POOL).await.map_err(failed("starting a scrub failed"))?;
         scene.clients.run(own.operations / 4).await?;

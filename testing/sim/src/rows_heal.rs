@@ -27,6 +27,8 @@ pub(crate) const CRASHES: u64 = 12;
 
 /// A disk whose reads need 5 ms instead of 50 µs: clients' go around it, and it stays in service.
 const SLOW_READS: Action = Action::Slow(100);
+/// How often clients run until a disk is missed.
+const TRIES: u64 = 16;
 /// By then what was acknowledged before it is durable is durable.
 const COMMITTED: Duration = Duration::from_millis(300);
 
@@ -205,11 +207,23 @@ pub fn spare_space(setup: &Setup) -> Result<Shown, Failure> {
     judged(setup, async move |scene: &Scene, crashes: &Crashes| {
         let victim = own.seed as usize % own.data_disks();
         scene.world.set_gone(victim, true);
-        scene.clients.run(own.operations / 2).await?;
+        let state = |status: &PoolStatus| {
+            let mut disks = status.groups.iter().flat_map(|group| &group.disks);
+            disks.find(|disk| disk.number == victim as u16).map(|disk| disk.state)
+        };
+        // Where small writes wait on log disks, it takes a while until the pool asks anything of the disk.
+        for _ in 0..TRIES {
+            scene.clients.run(own.operations / 2).await?;
+            let pools = scene.engine.pools().await;
+            let is_known =
+                |pool: &PoolStatus| pool.state != PoolState::Online || state(pool) == Some(DiskState::Empty);
+            if pools.first().is_none_or(is_known) {
+                break;
+            }
+        }
         let status = heal(scene, own.operations, 1 << victim, 0, crashes).await?;
-        let state =
-            status.groups.iter().flat_map(|group| &group.disks).find(|disk| disk.number == victim as u16);
-        if state.is_none_or(|disk| disk.state != DiskState::Empty) {
+        if state(&status) != Some(DiskState::Empty) {
+            let state = state(&status);
             return Err(Failure::Outcome(format!("sim{victim} has been rebuilt elsewhere and is {state:?}")));
         }
         let others = (0..own.data_disks()).filter(|disk| *disk != victim);
@@ -320,7 +334,12 @@ pub fn group_removed(setup: &Setup) -> Result<Shown, Failure> {
         let leave = leave.inspect(|_| over.set(true));
         let (ran, left, ()) = join3(scene.clients.run(2 * own.operations), leave, crash).await;
         ran?;
-        let status = left?;
+        let mut status = left?;
+        if status.healing.is_some() {
+            // Nor do they keep one busy any more.
+            let healed = scene.engine.pool_healed(POOL).await;
+            status = healed.map_err(failed("healing failed"))?;
+        }
         if let Some(healing) = &status.healing {
             let what =
                 format!("group {number}: {} bytes did not move: {}", healing.bytes_left, healing.blocked);

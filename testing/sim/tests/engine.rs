@@ -71,7 +71,7 @@ fn who_waits_for_space_holds_nothing() {
 }
 
 /// Replays that failed when seeds were fresh, and why.
-const FOUND_BY_FRESH_SEEDS: [&str; 8] = [
+const FOUND_BY_FRESH_SEEDS: [&str; 12] = [
     // While a pool was exported, two tasks moved what is in the log, and one gave a block another place that the other was writing to its old one.
     "--seed 910005 --layout mirror --shards 4 --operations 120 --row power-loss-twice",
     "--seed 910006 --layout mirror3 --log-disks 0 --shards 1 --operations 120 --row grown",
@@ -86,6 +86,14 @@ const FOUND_BY_FRESH_SEEDS: [&str; 8] = [
     // A snapshot waited for changes that waited for a checkpoint, which waited for the snapshot.
     "--seed 83000008 --layout mirror3 --shards 4 --row lineage",
     "--seed 76100008 --shards 4 --operations 120 --row lineage",
+    // The row asked what had been rebuilt before the pool had noticed that a disk is gone.
+    "--seed 490782402004 --log-disks 2 --row spare-space",
+    // A group with too few disks moved its log to those that it had, until no place was left for nodes.
+    "--seed 611000011 --layout 2+1 --log-disks 0 --row lineage",
+    // Large writes without space waited for what each other held, and kept a group from leaving.
+    "--seed 613000015 --layout 2+3 --operations 120 --row group-removed",
+    // The row looked at a disk while it was being repaired.
+    "--seed 614001008 --layout mirror3 --log-disks 0 --row repair-fails",
 ];
 
 #[test]
