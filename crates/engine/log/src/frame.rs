@@ -4,7 +4,7 @@
 //! 0   magic "FBLOGFRM" 8   8 checksum 16   24 pool id 16   40 shard 2   42 version 2   44 records 4
 //! 48  sequence 8   56 position 8   64 incarnation 8   72 durable sequence 8
 //! 80  length 4 (with padding)   84 payload length 4   88 checksum of the frame before 16
-//! 104 ownership epoch 8   112 node 2   114 zero 6
+//! 104 ownership epoch 8   112 node 2   114 zero 2   116 checksum of the header from 24 on 4
 //! 120 records …  zero padding to a multiple of 4 KiB
 //! ```
 //!
@@ -23,6 +23,7 @@ pub const FRAME_HEADER: usize = 120;
 const MAGIC: &[u8; 8] = b"FBLOGFRM";
 const VERSION: u16 = 1;
 const CHECKSUM_AT: usize = 8;
+const HEADER_SUM_AT: usize = 116;
 /// No frame is longer: 32 MiB of data, the pointers to it, and room to spare.
 const FRAME_MAX: u32 = 40 << 20;
 
@@ -77,13 +78,16 @@ impl Frame {
         Frame::header(bytes, context, Some(chain)).map(|frame| frame.length)
     }
 
-    /// The frame at the start of `bytes` by itself, as its header says: its contents are verified by [`Frame::is_whole`].
+    /// The frame at the start of `bytes` by itself, as its header says, if that is right; whatever its records are. What it says of others was so when it
+    /// was about to be written.
     pub fn alone(bytes: &[u8], context: FrameContext) -> Option<Frame> {
-        Frame::header(bytes, context, None)
+        let frame = Frame::header(bytes, context, None)?;
+        let sum = u32::from_le_bytes(bytes[HEADER_SUM_AT..FRAME_HEADER].try_into().expect("4 bytes"));
+        (sum == header_sum(bytes)).then_some(frame)
     }
 
     /// Whether `bytes` begin with all of this frame.
-    pub fn is_whole(&self, bytes: &[u8]) -> bool {
+    fn is_whole(&self, bytes: &[u8]) -> bool {
         let content = bytes.get(..FRAME_HEADER + self.payload as usize);
         content.is_some_and(|content| Checksum::of_with_hole(content, CHECKSUM_AT) == self.sum)
     }
@@ -125,6 +129,11 @@ impl Frame {
     }
 }
 
+/// Of the header behind the checksum of the whole frame.
+fn header_sum(bytes: &[u8]) -> u32 {
+    Checksum::of(&bytes[CHECKSUM_AT + 16..HEADER_SUM_AT]).0 as u32
+}
+
 /// Completes a frame whose records already stand in `bytes[FRAME_HEADER..FRAME_HEADER + payload]`; `bytes` has the length
 /// that [`Frame::length_for`] gives.
 pub fn encode_frame(
@@ -144,6 +153,8 @@ pub fn encode_frame(
     w.u32(length).u32(payload as u32).u128(chain.previous.0);
     w.u64(context.owner.epoch).u16(context.owner.node).zeros(6);
     assert_eq!(w.position(), FRAME_HEADER);
+    let of_header = header_sum(bytes);
+    bytes[HEADER_SUM_AT..FRAME_HEADER].copy_from_slice(&of_header.to_le_bytes());
     bytes[FRAME_HEADER + payload..].fill(0);
     let sum = Checksum::of(&bytes[..FRAME_HEADER + payload]);
     bytes[CHECKSUM_AT..CHECKSUM_AT + 16].copy_from_slice(&sum.0.to_le_bytes());
@@ -187,6 +198,19 @@ mod tests {
         let (stale, _) = frame(&other.next(), 3);
         assert!(Frame::decode(&stale, CONTEXT, &first.next()).is_none());
         assert!(Frame::decode(&stale, CONTEXT, &other.next()).is_some());
+    }
+
+    #[test]
+    fn a_header_counts_without_the_records_and_not_when_it_is_wrong() {
+        let (mut bytes, frame) = frame(&Chain::default(), 1);
+        bytes[FRAME_HEADER..].fill(0);
+        assert_eq!(Frame::alone(&bytes, CONTEXT), Some(frame));
+        // Sequence, position, incarnation, durable, owner, its own checksum.
+        for at in [48, 56, 64, 72, 104, 112, 116] {
+            bytes[at] ^= 4;
+            assert_eq!(Frame::alone(&bytes, CONTEXT), None, "byte {at}");
+            bytes[at] ^= 4;
+        }
     }
 
     #[test]

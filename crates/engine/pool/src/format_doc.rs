@@ -570,6 +570,7 @@ fn payload_dataset_node_and_frame() {
             ("link", &[0x43]),
             ("ownership epoch", &[0x85]),
             ("node", &[1]),
+            ("header checksum", &frame[116..120]),
         ],
     );
     assert_eq!(FRAME_HEADER, 120);

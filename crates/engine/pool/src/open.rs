@@ -25,7 +25,7 @@ use forebay_space::{Chunk, ChunkEntry, ChunkId, ChunkKind, Lines, Ptr, Space};
 use forebay_tree::{NODE_BODY, NODE_BYTES, NodeHeader, decode_node};
 use futures_util::stream::{self, StreamExt};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -340,29 +340,12 @@ impl<'a> FrameReader<'a> {
         Some((frame, payload))
     }
 
-    /// The greatest sequence that a frame behind the end of the log says was durable, if that is not before the end: then the log does not end there, a frame
-    /// in its middle is right on no copy. Frames that were under way together at a crash do not say so of each other.
+    /// A sequence that a frame behind the end of the log says was durable, if that is not before the end: then the log does not end there, a frame
+    /// in its middle is right on no copy. Frames that were under way together at a crash do not say so of each other; one of which only the header got to a
+    /// disk says what was so before.
     pub async fn durable_beyond(&self) -> Option<u64> {
-        for frame in self.frames_beyond().await {
-            let is_whole =
-                |bytes: &[u8]| Frame::alone(bytes, self.context) == Some(frame) && frame.is_whole(bytes);
-            let length = frame.length as usize;
-            if u64::from(frame.length) <= self.ring.bytes()
-                && read_ring(self.array, self.ring, self.chunks, frame.position, length, is_whole)
-                    .await
-                    .is_some()
-            {
-                return Some(frame.durable);
-            }
-        }
-        None
-    }
-
-    /// What any copy has behind the end of the log, that looks like a frame which says so.
-    async fn frames_beyond(&self) -> Vec<Frame> {
         let (unit, end) = (UNIT as usize, self.chain);
         let look = BEYOND_LOOK.min(self.ring.bytes()) as usize;
-        let mut found: BTreeMap<u64, Vec<Frame>> = BTreeMap::new();
         let mut from = end.position;
         for piece in self.ring.pieces(from, look) {
             for slot in &self.chunks[piece.chunk] {
@@ -386,15 +369,14 @@ impl<'a> FrameReader<'a> {
                                 && frame.incarnation == self.incarnation
                         });
                         if let Some(frame) = frame {
-                            let known = found.entry(position).or_default();
-                            known.extend(Some(frame).filter(|frame| !known.contains(frame)));
+                            return Some(frame.durable);
                         }
                     }
                 }
             }
             from += piece.len as u64;
         }
-        found.into_values().flatten().collect()
+        None
     }
 
     /// The frame at the chain's position, from whichever copies of its parts make it whole.
