@@ -244,7 +244,7 @@ impl Shard {
                     self.checkpoint_turn(Work::read((batch.len() * NODE_BYTES) as u64, batch.len())).await;
                 let bodies = batch.iter().map(|node| async move {
                     let header = self.node_header(owner, node.level, node.index);
-                    let body = self.read_node(&header, node.home, || true).await?;
+                    let body = self.read_node(&header, node.home, || true, || true).await?;
                     Ok::<_, IoError>(decode_ptrs(&body.expect("a frozen pointer is never stale")))
                 });
                 let bodies = join_all(bodies).await;
@@ -275,7 +275,7 @@ impl Shard {
             vec![Ptr::HOLE; FANOUT as usize]
         } else {
             let header = self.node_header(owner, 0, leaf.index);
-            let body = self.read_node(&header, leaf.home, || true).await?;
+            let body = self.read_node(&header, leaf.home, || true, || true).await?;
             decode_ptrs(&body.expect("a frozen pointer is never stale"))
         };
         let merged = leaf.merge(stored);

@@ -353,6 +353,11 @@ impl Dataset {
         Lacking(self)
     }
 
+    /// Whether a node of its tree is stored here, and what is there must not be written over before it is elsewhere.
+    pub fn has_node(&self, level: u8, index: u64, home: Ptr) -> bool {
+        self.tree.borrow().stored_at(level, index).is_ok_and(|(at, _)| at == home)
+    }
+
     /// Whether a change looks for room.
     pub fn lacks_places(&self) -> bool {
         self.lacking.get() > 0

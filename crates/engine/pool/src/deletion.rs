@@ -350,7 +350,7 @@ impl Walk<'_> {
             let is_of_child = ptr == place.own || self.child_at(place).is_ok_and(|(home, _)| home == ptr);
             is_of_child && (self.counted.is_none() || self.is_live())
         };
-        let body = self.shard.read_node(&self.header(place.level, place.index), ptr, still).await?;
+        let body = self.shard.read_node(&self.header(place.level, place.index), ptr, &still, &still).await?;
         Ok(body.map(|body| decode_ptrs(&body)))
     }
 

@@ -217,7 +217,8 @@ impl Shard {
             let home = node.home;
             let header = NodeHeader::of_blocks(self.shared.id, dataset.family(), 0, leaf);
             let still = || dataset.tree.borrow().overlaid(leaf, home, 0, &[Ptr::HOLE]).is_some();
-            let Some(body) = self.read_node(&header, home, still).await? else { continue };
+            let is_there = || dataset.has_node(0, leaf, home);
+            let Some(body) = self.read_node(&header, home, still, is_there).await? else { continue };
             let stored = decode_ptrs(&body);
             let tree = dataset.tree.borrow();
             let now = (0..FANOUT).map(|slot| tree.overlaid(leaf, home, slot, &stored).map(pointer));

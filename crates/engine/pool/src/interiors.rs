@@ -39,7 +39,8 @@ impl Shard {
     pub async fn read_above(&self, dataset: &Dataset, node: Unread) -> Result<(), IoError> {
         let header = NodeHeader::of_blocks(self.shared.id, dataset.family(), node.level, node.index);
         let still = || dataset.tree.borrow().is_unread(node);
-        let Some(body) = self.read_node(&header, node.home, still).await? else { return Ok(()) };
+        let is_there = || dataset.has_node(node.level, node.index, node.home);
+        let Some(body) = self.read_node(&header, node.home, still, is_there).await? else { return Ok(()) };
         let mut tree = dataset.tree.borrow_mut();
         if !tree.load(node, &decode_ptrs(&body)) {
             return Ok(());

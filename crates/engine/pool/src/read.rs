@@ -159,7 +159,7 @@ impl Shard {
         }
         let (leaf, home) = (node.index, node.home);
         let header = NodeHeader::of_blocks(self.shared.id, dataset.family(), 0, leaf);
-        let node = self.read_node(&header, home, still).await?;
+        let node = self.read_node(&header, home, still, || dataset.has_node(0, leaf, home)).await?;
         drop(turn);
         let Some(ptrs) = node.map(|body| decode_ptrs(&body)) else { return Ok(None) };
         let over = dataset.tree.borrow().overlaid(leaf, home, block % FANOUT, &ptrs);
@@ -185,12 +185,13 @@ impl Shard {
         Ok(!matches!(self.find(dataset, block, reader).await?, Source::Zeros))
     }
 
-    /// The body of a node, verified; nothing when it could not be verified and `still` says that the pointer is stale.
+    /// The body of a node, verified; nothing when it could not be, and `still` says that nobody needs it any more. Bad copies are rewritten if `is_there`.
     pub async fn read_node(
         &self,
         header: &NodeHeader,
         ptr: Ptr,
         still: impl Fn() -> bool,
+        is_there: impl Fn() -> bool,
     ) -> Result<Option<Vec<u8>>, IoError> {
         let check =
             |bytes: &[u8]| active(Bug::MissingNodeChecksumCheck) || decode_node(bytes, header, &ptr).is_ok();
@@ -200,7 +201,7 @@ impl Shard {
             };
             match self.array.read(&slots, ptr.addr().offset(), NODE_BYTES, check).await {
                 Ok(good) => {
-                    let bytes = self.mend(good, &slots, ptr, &still).await;
+                    let bytes = self.mend(good, &slots, ptr, &is_there).await;
                     return Ok(Some(bytes[NODE_BYTES - NODE_BODY..].to_vec()));
                 }
                 Err(_) if !still() => return Ok(None),
@@ -224,11 +225,10 @@ impl Shard {
         if !good.bad.is_empty() && still() && !self.has_moved(&ptr, slots) && may_write {
             // Space is not released while a repair is in flight, so it cannot land on something newer.
             let _hold = self.holds.take();
-            let bad: Vec<SlotRef> = good.bad;
-            let repaired = self.array.repair(slots, &bad, ptr.addr().offset(), &bytes).await;
+            let repaired = self.array.repair(slots, &good.bad, ptr.addr().offset(), &bytes).await;
             // A disk that does not take what is right is out, which is told.
             if repaired > 0 {
-                self.tell_repairs(bad.iter().map(|slot| slot.disk));
+                self.tell_repairs(good.bad.iter().map(|slot| slot.disk));
             }
         }
         bytes

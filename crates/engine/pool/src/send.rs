@@ -221,7 +221,7 @@ impl Shard {
             }
         } else if !ptr.is_hole() {
             let header = NodeHeader::of_blocks(self.shared.id, side.family, level, index);
-            let body = self.read_node(&header, ptr, || true).await?.ok_or(IoError::Corrupt)?;
+            let body = self.read_node(&header, ptr, || true, || true).await?.ok_or(IoError::Corrupt)?;
             ptrs = decode_ptrs(&body);
         }
         Ok(ptrs)
