@@ -8,6 +8,7 @@
 //! Large writes bring their data to disk before they queue ([`Shard::write_ahead`]): their commit is a frame and a flush, and
 //! the device goes on with the data of the next ones meanwhile.
 
+use crate::Severity;
 use crate::damage::BLOCK;
 use crate::dataset::{Dataset, Staged};
 use crate::destage::LogClaim;
@@ -179,6 +180,16 @@ impl Entry {
             let other = |ptr: &&mut Ptr| ptr.birth() != epoch && !ptr.is_hole();
             ptrs.iter_mut().filter(other).for_each(|ptr| ptr.set_birth(epoch));
         }
+    }
+
+    /// Whether a client was answered before it is in the log.
+    fn is_acknowledged(&self) -> bool {
+        let is_of_client = |change: &Change| match change {
+            Change::Write { destage, .. } => !destage,
+            Change::Data { .. } | Change::Parts { .. } | Change::Clear { .. } => true,
+            Change::Put { .. } | Change::Grant { .. } | Change::Plug { .. } | Change::Plugged => false,
+        };
+        self.done.is_none() && self.changes.iter().any(is_of_client)
     }
 
     /// Whether its records point to blocks.
@@ -403,6 +414,11 @@ impl Shard {
             self.suspend("a commit could not be written");
         }
         let result = if self.is_suspended() { Err(IoError::Suspended) } else { result };
+        if result == Err(IoError::Gone) && batch.entries.iter().any(Entry::is_acknowledged) {
+            let message = "the log is full, and what is in it finds no space: what was written last and not flushed may be lost. \
+                           Have file systems recover; after the next import, add disks or delete volumes or snapshots";
+            self.event(Severity::Error, "log.full", &self.shared.name.clone(), message.into());
+        }
         for entry in batch.entries {
             drop(entry.nodes);
             self.queued_bytes.set(self.queued_bytes.get() - entry.records_bytes);
@@ -423,6 +439,10 @@ impl Shard {
     async fn make_durable(self: &Rc<Self>, batch: &mut Batch) -> Result<(), IoError> {
         if self.is_suspended() {
             return Err(IoError::Suspended);
+        }
+        // Nor is anything durable that came after what did not fit: also a flush without changes of its own.
+        if self.gave_up.get() {
+            return Err(IoError::Gone);
         }
         let marker = batch.entries.is_empty();
         let flush_only = !marker && batch.entries.iter().all(|entry| entry.changes.is_empty());

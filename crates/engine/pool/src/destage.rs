@@ -5,7 +5,6 @@
 //! that is applied, the block leaves the staged set; a crash in between leaves it staged. Oldest frames go first,
 //! because the log's tail cannot pass a frame with staged blocks.
 
-use crate::Severity;
 use crate::commit::{Change, Entry};
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
@@ -13,10 +12,12 @@ use crate::reserve::Claim;
 use crate::shard::{SPACE_WAITS_MAX, Shard};
 use crate::steps::Steps;
 use forebay_log::Frame;
+use futures_util::future::select;
 use futures_util::stream::{self, TryStreamExt};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ const STALLED_TRIES: u64 = 16;
 const STALLED_CHECKPOINTS_FREEING: u64 = 64;
 /// How full the log is when clients get no chunks and clear nothing any more.
 const FULL_PERMILLE: u64 = 875;
+/// How long the end of the pool waits for a checkpoint that makes room in the log.
+const CLOSING_WAIT: Duration = Duration::from_secs(120);
 /// How long after a search for space the next may begin.
 const SEARCH_PAUSE: Duration = Duration::from_millis(100);
 /// How long to leave blocks alone that a queued write is about to replace.
@@ -148,11 +151,8 @@ impl Shard {
     /// Waits until the ring has room for a frame. The freeze that makes room happens in here: the commit task is waiting.
     pub async fn wait_for_room(self: &Rc<Self>, length: usize) -> Result<(), IoError> {
         let begun = self.checkpoints.get();
+        let mut last = (begun, self.rt.now());
         loop {
-            // What comes after something that did not fit is not there without it.
-            if self.gave_up.get() {
-                return Err(IoError::Gone);
-            }
             let (used, ring) = {
                 let log = self.log.borrow();
                 (log.chain.position - log.tail, log.ring.bytes())
@@ -166,16 +166,14 @@ impl Shard {
             if self.is_suspended() {
                 return Err(IoError::Suspended);
             }
-            // No checkpoint comes any more: what is on its way from the log to its place stays in the log. Or none helps, and the pool is not kept from being
-            // exported.
-            let is_hopeless =
-                self.closing.get() && self.checkpoints.get() > begun + u64::from(SPACE_WAITS_MAX);
-            if is_hopeless && !self.stopping.get() {
-                let message = "the log is full, and what is in it finds no space: what was written last and not flushed may be lost. \
-                               Have file systems recover; after the next import, add disks or delete volumes or snapshots";
-                self.event(Severity::Error, "log.full", &self.shared.name.clone(), message.into());
+            // No checkpoint comes any more: what is on its way from the log to its place stays in the log. Or none helps, or ends, and the pool is not
+            // kept from being exported.
+            if last.0 != self.checkpoints.get() {
+                last = (self.checkpoints.get(), self.rt.now());
             }
-            if is_hopeless || self.stopping.get() {
+            let helps = last.0 <= begun + u64::from(SPACE_WAITS_MAX)
+                && self.rt.now().since(last.1) < CLOSING_WAIT.as_nanos() as u64;
+            if self.stopping.get() || (self.closing.get() && !helps) {
                 self.gave_up.set(true);
                 return Err(IoError::Gone);
             }
@@ -186,7 +184,7 @@ impl Shard {
                 self.checkpoint_wanted.set(false);
                 done.complete(());
             }
-            self.work.wait().await;
+            select(pin!(self.work.wait()), self.rt.sleep(CLOSING_WAIT)).await;
         }
     }
 

@@ -383,7 +383,7 @@ impl Shard {
         let is_kept = |order: &&SealOrder| matches!(order.purpose, Purpose::Keep);
         let sealed: Vec<Id> = orders.iter().filter(is_kept).map(|order| order.volume).collect();
         held.iter().for_each(|dataset| dataset.hold(!active(Bug::SnapshotWithoutHold)));
-        if !active(Bug::SnapshotWithoutHold) && !self.come_to_rest(&held, HOLD_MAX).await {
+        if !active(Bug::SnapshotWithoutHold) && !self.come_to_rest(&held, HOLD_MAX, HOLD_SHORT_MAX).await {
             held.iter().for_each(|dataset| dataset.hold(false));
             return Ok(Rest::Busy);
         }
@@ -442,18 +442,24 @@ impl Shard {
         Ok(Rest::Reached)
     }
 
-    /// Waits until all that was begun is in the trees of these volumes, so long at most. Whether it is.
-    pub async fn come_to_rest(&self, volumes: &[Rc<Dataset>], patience: Duration) -> bool {
+    /// Waits until all that was begun is in the trees of these volumes, so long at most, and where space is short, so long. Whether it is.
+    pub async fn come_to_rest(
+        &self,
+        volumes: &[Rc<Dataset>],
+        patience: Duration,
+        when_short: Duration,
+    ) -> bool {
         let start = self.rt.now();
         let short_since = Cell::new(None);
         let is_over = || {
             let now = self.rt.now();
-            // What is short comes with a checkpoint, and this one waits.
-            let is_short = self.lacks_place_for_log() || volumes.iter().any(|dataset| dataset.lacks_places());
+            let has_staged = |dataset: &Rc<Dataset>| !dataset.staged.borrow().is_empty();
+            let is_short = volumes.iter().any(|dataset| dataset.lacks_places())
+                || (self.lacks_place_for_log() && volumes.iter().any(has_staged));
             short_since.set(is_short.then(|| short_since.get().unwrap_or(now)));
             let has_been = |since: Nanos, most: Duration| now.since(since) > most.as_nanos() as u64;
             has_been(start, patience)
-                || short_since.get().is_some_and(|since| has_been(since, patience.min(HOLD_SHORT_MAX)))
+                || short_since.get().is_some_and(|since| has_been(since, when_short))
                 || self.is_suspended()
                 || self.stopping.get()
         };

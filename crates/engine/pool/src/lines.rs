@@ -456,28 +456,28 @@ impl Shard {
                 _ => u64::MAX,
             };
             let left = count.saturating_sub(claim.count());
-            if left == 0 || (left * u64::from(units) < least.into() && self.fits_into_log(left, log_bytes)) {
+            let fits = self.fits_into_log(left, log_bytes);
+            if left == 0 || (left * u64::from(units) < least.into() && fits) {
                 break;
             }
-            let left = ((left * u64::from(units)) as u32).max(least);
-            // Whichever group a new chunk came from, it would do.
-            let any = left >= most;
+            let mut left = ((left * u64::from(units)) as u32).max(least);
             let found = loop {
                 if self.is_suspended() {
                     return Err(IoError::Suspended);
                 }
-                let most = may_take().saturating_mul(units.into()).min(left.into()) as u32;
-                let found = self.space.borrow_mut().allocate_lines(kind, units, most);
+                // Whichever group a new chunk came from, it would do.
+                let any = left >= most;
+                let may = may_take().saturating_mul(units.into()).min(left.into()) as u32;
+                let found = self.space.borrow_mut().allocate_lines(kind, units, may);
                 match found {
                     Ok(found) => break Some(found),
                     Err(_) if self.read_sought().await? => {}
+                    // The lines that there are may be those of a group with longer ones, of which some stays empty.
+                    Err(_) if !any && !fits => left = most,
                     Err(_) if any && !self.yields_to_log(who) && self.grant(kind, Need::Ordinary).await => {}
                     Err(_) if any && searches == 0 && self.reclaim().await => searches += 1,
                     // What is left must fit into the log. Lines that others gave back come with a checkpoint or two.
-                    Err(_)
-                        if searches < SEARCHES_MAX
-                            && !self.fits_into_log(count.saturating_sub(claim.count()), log_bytes) =>
-                    {
+                    Err(_) if searches < SEARCHES_MAX && !fits => {
                         searches += 1;
                         if !self.next_checkpoint().await {
                             break None;

@@ -430,7 +430,7 @@ impl Control {
             // A sender that broke off may have left writes behind, and the client that the volume gets writes to it as soon as it is one.
             dataset.quiesce().await;
             // What waits in the log counts when it is in its place.
-            Ok(shard.come_to_rest(&[dataset], REST_MAX).await)
+            Ok(shard.come_to_rest(&[dataset], REST_MAX, REST_MAX).await)
         });
         if !resting.await? {
             let message = "what was received did not get to its place in time";

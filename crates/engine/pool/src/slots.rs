@@ -228,18 +228,7 @@ impl SlotMap {
         let kept = spare.div_ceil(width as u64);
         let count = |slots: Vec<u64>| most_chunks(slots, width).saturating_sub(kept);
         let total = count(counted().map(|disk| u64::from(disk.used.len())).collect());
-        let free = count(counted().map(|disk| u64::from(disk.free())).collect());
-        if open != width {
-            return (total, free);
-        }
-        // Just as many disks as a chunk has slots: what has to move to them takes its places there, but for what has them already.
-        let moves = |(index, disk): &(u16, &DiskSlots)| {
-            disk.group == group && disk.is_vacating() && !came_back(*index)
-        };
-        let to_come: u64 =
-            (0..).zip(&self.disks).filter(moves).map(|(_, disk)| u64::from(disk.used.ones())).sum();
-        let places: u64 = counted().map(|disk| u64::from(disk.free())).sum();
-        (total, free.min(places.saturating_sub(to_come) / width as u64))
+        (total, count(counted().map(|disk| u64::from(disk.free())).collect()))
     }
 
     /// How many disks of a group take new chunks.

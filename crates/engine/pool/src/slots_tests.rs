@@ -1,3 +1,5 @@
+//! Which disks chunks get slots on, how many chunks there is room for, and what is kept.
+
 use super::*;
 use forebay_base::Id;
 use forebay_device::{FEATURES, Owner};
@@ -189,40 +191,6 @@ fn no_enclosure_holds_more_of_a_chunk_than_may_be_lost() {
         let target = map.take_target(&chunk, 2, None).expect("there is room");
         chunk.slots[2] = target;
         assert!(apart(&chunk), "{chunk:?}");
-    }
-}
-
-#[test]
-fn what_is_to_be_rebuilt_keeps_its_room_while_a_disk_is_out() {
-    let mut label = label(MIRROR, 3);
-    let mut map = SlotMap::new(&label);
-    let chunks: Vec<ChunkEntry> = (0..3).filter_map(|_| map.take(0, DATA, 0)).collect();
-    label.disks[0].status = DiskStatus::Failed;
-    map.update(&label);
-    assert_eq!((map.used(0), map.chunks(0)), (2, (4, 1)), "of two chunks, one is for what has to move");
-    for chunk in &chunks {
-        if let Some(index) = chunk.slots.iter().position(|slot| slot.disk == 0) {
-            assert!(map.take_target(chunk, index, None).is_some());
-            map.vacate(chunk.slots[index]);
-        }
-    }
-    assert_eq!((map.used(0), map.chunks(0)), (0, (4, 1)), "and is there when that has moved");
-}
-
-#[test]
-fn a_disk_that_is_replaced_or_comes_back_leaves_clients_what_they_had() {
-    let mut label = label(MIRROR, 2);
-    label.disks.iter_mut().for_each(|disk| disk.slots = 12);
-    let mut map = SlotMap::new(&label);
-    (0..9).for_each(|_| assert!(map.take(0, DATA, 0).is_some()));
-    assert_eq!(map.chunks(0), (12, 3));
-    for (old, heir_of) in [(DiskStatus::Leaving, None), (DiskStatus::Failed, Some(0))] {
-        let mut label = label.clone();
-        label.disks[0].status = old;
-        label.disks.push(DiskEntry { status: DiskStatus::Online, heir_of, ..label.disks[1] });
-        let mut map = map.clone();
-        map.update(&label);
-        assert_eq!(map.chunks(0), (12, 3), "{old:?}");
     }
 }
 

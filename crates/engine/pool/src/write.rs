@@ -231,7 +231,12 @@ impl LocalVolume {
         // A small window is one that goals are in danger with.
         let is_pressed = is_waited_for && self.flow().has_goal() && !shard.shared.turns.is_wide_open();
         let goes_first = shard.data_in_log || is_alone || is_pressed;
-        let takes_data = (is_small && goes_first) || shard.space.borrow().has_lines();
+        let has_lines = shard.space.borrow().has_lines();
+        if has_lines && !shard.fits_into_log(blocks, self.dataset.block_bytes()) {
+            // Neither whole lines nor the log take it, however long it waits.
+            return Err(IoError::NoSpace);
+        }
+        let takes_data = (is_small && goes_first) || has_lines;
         let bytes = if takes_data { bytes } else { 0 };
         let claim = match shard.claim_staging_room(bytes) {
             Some(claim) => claim,
