@@ -71,7 +71,7 @@ fn who_waits_for_space_holds_nothing() {
 }
 
 /// Replays that failed when seeds were fresh, and why.
-const FOUND_BY_FRESH_SEEDS: [&str; 12] = [
+const FOUND_BY_FRESH_SEEDS: [&str; 15] = [
     // While a pool was exported, two tasks moved what is in the log, and one gave a block another place that the other was writing to its old one.
     "--seed 910005 --layout mirror --shards 4 --operations 120 --row power-loss-twice",
     "--seed 910006 --layout mirror3 --log-disks 0 --shards 1 --operations 120 --row grown",
@@ -92,8 +92,13 @@ const FOUND_BY_FRESH_SEEDS: [&str; 12] = [
     "--seed 611000011 --layout 2+1 --log-disks 0 --row lineage",
     // Large writes without space waited for what each other held, and kept a group from leaving.
     "--seed 613000015 --layout 2+3 --operations 120 --row group-removed",
-    // The row looked at a disk while it was being repaired.
+    // Of two who read a node at once, the one that met the bad copy left it as it was.
     "--seed 614001008 --layout mirror3 --log-disks 0 --row repair-fails",
+    "--seed 615003008 --shards 4 --row repair-fails",
+    // What was said to be durable stood in the header of a frame of which no more had got to a disk.
+    "--seed 615002004 --groups 2 --log-disks 2 --row log-gap",
+    // Lines were left in a group only whose lines are longer than what was written.
+    "--seed 615001015 --layout 2+3 --shards 1 --operations 120 --row no-space",
 ];
 
 #[test]
