@@ -11,7 +11,7 @@
 use crate::Severity;
 use crate::damage::BLOCK;
 use crate::dataset::{Dataset, Staged};
-use crate::destage::LogClaim;
+use crate::destage::{Ending, LogClaim};
 use crate::error::IoError;
 use crate::pack::Block;
 use crate::parts::IN_PART;
@@ -414,7 +414,8 @@ impl Shard {
             self.suspend("a commit could not be written");
         }
         let result = if self.is_suspended() { Err(IoError::Suspended) } else { result };
-        if result == Err(IoError::Gone) && batch.entries.iter().any(Entry::is_acknowledged) {
+        let is_lost = result == Err(IoError::Gone) && batch.entries.iter().any(Entry::is_acknowledged);
+        if is_lost && !self.stopping.get() && self.ending.replace(Ending::Told) != Ending::Told {
             let message = "the log is full, and what is in it finds no space: what was written last and not flushed may be lost. \
                            Have file systems recover; after the next import, add disks or delete volumes or snapshots";
             self.event(Severity::Error, "log.full", &self.shared.name.clone(), message.into());
@@ -441,7 +442,7 @@ impl Shard {
             return Err(IoError::Suspended);
         }
         // Nor is anything durable that came after what did not fit: also a flush without changes of its own.
-        if self.gave_up.get() {
+        if self.ending.get() >= Ending::GaveUp {
             return Err(IoError::Gone);
         }
         let marker = batch.entries.is_empty();

@@ -11,6 +11,7 @@ use crate::error::IoError;
 use crate::reserve::Claim;
 use crate::shard::{SPACE_WAITS_MAX, Shard};
 use crate::steps::Steps;
+use forebay_base::Nanos;
 use forebay_log::Frame;
 use futures_util::future::select;
 use futures_util::stream::{self, TryStreamExt};
@@ -43,6 +44,18 @@ const CLOSING_WAIT: Duration = Duration::from_secs(120);
 const SEARCH_PAUSE: Duration = Duration::from_millis(100);
 /// How long to leave blocks alone that a queued write is about to replace.
 const SUPERSEDED_DELAY: Duration = Duration::from_micros(100);
+
+/// How far the end of the pool has come.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Ending {
+    No,
+    /// The pool is being exported.
+    Begun,
+    /// The log had no room then for what was to be committed: nothing is any more.
+    GaveUp,
+    /// And somebody was told that what had been acknowledged may be lost.
+    Told,
+}
 
 /// Log space for what a writer is about to queue, or has queued.
 pub(crate) struct LogClaim {
@@ -150,8 +163,8 @@ impl Shard {
 
     /// Waits until the ring has room for a frame. The freeze that makes room happens in here: the commit task is waiting.
     pub async fn wait_for_room(self: &Rc<Self>, length: usize) -> Result<(), IoError> {
-        let begun = self.checkpoints.get();
-        let mut last = (begun, self.rt.now());
+        // Checkpoints when it was first seen that the pool ends, and the last one since, and when.
+        let mut ending: Option<(u64, u64, Nanos)> = None;
         loop {
             let (used, ring) = {
                 let log = self.log.borrow();
@@ -168,13 +181,16 @@ impl Shard {
             }
             // No checkpoint comes any more: what is on its way from the log to its place stays in the log. Or none helps, or ends, and the pool is not
             // kept from being exported.
-            if last.0 != self.checkpoints.get() {
-                last = (self.checkpoints.get(), self.rt.now());
+            let (now, checkpoints) = (self.rt.now(), self.checkpoints.get());
+            if self.ending.get() == Ending::Begun {
+                let (begun, last, since) = *ending.get_or_insert((checkpoints, checkpoints, now));
+                ending = Some((begun, checkpoints, if last == checkpoints { since } else { now }));
             }
-            let helps = last.0 <= begun + u64::from(SPACE_WAITS_MAX)
-                && self.rt.now().since(last.1) < CLOSING_WAIT.as_nanos() as u64;
-            if self.stopping.get() || (self.closing.get() && !helps) {
-                self.gave_up.set(true);
+            let is_hopeless = ending.is_some_and(|(begun, last, since)| {
+                last > begun + u64::from(SPACE_WAITS_MAX) || now.since(since) > CLOSING_WAIT.as_nanos() as u64
+            });
+            if self.stopping.get() || is_hopeless {
+                self.ending.set(Ending::GaveUp);
                 return Err(IoError::Gone);
             }
             self.want_checkpoint();

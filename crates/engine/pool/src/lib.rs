@@ -492,7 +492,11 @@ async fn close(control: &Rc<Control>) -> Result<(), Error> {
         return Err(control.error(ErrorKind::Conflict, "the pool is being exported already"));
     }
     for index in 0..control.shard_count() {
-        control.on_shard(index, |shard| async move { shard.closing.set(true) }).await?;
+        let begin = |shard: Rc<shard::Shard>| async move {
+            shard.ending.set(destage::Ending::Begun);
+            shard.work.send();
+        };
+        control.on_shard(index, begin).await?;
     }
     control.turnstile.until(|| !control.calibrating.get()).await;
     control.wait_for_healer().await;

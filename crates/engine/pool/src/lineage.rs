@@ -453,9 +453,11 @@ impl Shard {
         let short_since = Cell::new(None);
         let is_over = || {
             let now = self.rt.now();
-            let has_staged = |dataset: &Rc<Dataset>| !dataset.staged.borrow().is_empty();
+            let is_in_log = |dataset: &Rc<Dataset>| {
+                !dataset.staged.borrow().is_empty() || !dataset.pending.borrow().is_empty()
+            };
             let is_short = volumes.iter().any(|dataset| dataset.lacks_places())
-                || (self.lacks_place_for_log() && volumes.iter().any(has_staged));
+                || (self.lacks_place_for_log() && volumes.iter().any(is_in_log));
             short_since.set(is_short.then(|| short_since.get().unwrap_or(now)));
             let has_been = |since: Nanos, most: Duration| now.since(since) > most.as_nanos() as u64;
             has_been(start, patience)

@@ -11,6 +11,7 @@ use crate::commit::Entry;
 use crate::control::Control;
 use crate::damage::{Damage, Repairs};
 use crate::dataset::{Dataset, Staged};
+use crate::destage::Ending;
 use crate::error::IoError;
 use crate::flash::Flash;
 use crate::holds::Holds;
@@ -217,9 +218,8 @@ pub(crate) struct Shard {
     pub destage_stuck: Cell<bool>,
     /// Whether the last one found no place for some of them.
     pub lacks_place: Cell<bool>,
-    /// The pool is being exported; and the log had no room then for what was to be committed.
-    pub closing: Cell<bool>,
-    pub gave_up: Cell<bool>,
+    /// How far the end of the pool has come, for the log.
+    pub ending: Cell<Ending>,
     /// Whether blocks that are staged may have no place, as after an import.
     pub has_unplaced: Cell<bool>,
     /// Entries of the last commit.
@@ -385,8 +385,7 @@ impl Shard {
             destage_tries: Cell::new(0),
             destage_stuck: Cell::new(false),
             lacks_place: Cell::new(false),
-            closing: Cell::new(false),
-            gave_up: Cell::new(false),
+            ending: Cell::new(Ending::No),
             finding_space: Cell::new(false),
             destage_work: Signal::default(),
             placed: RefCell::default(),

@@ -1,7 +1,7 @@
 //! Writing to a volume where it is: what a client brings becomes one entry of the log, with places for its blocks.
 
 use crate::commit::{AHEAD_BYTES, Change, Entry};
-use crate::destage::LogClaim;
+use crate::destage::{Ending, LogClaim};
 use crate::error::IoError;
 use crate::locks::RangeGuard;
 use crate::pack::{Block, Packing};
@@ -194,8 +194,8 @@ impl LocalVolume {
         // What parts are parts of, nobody knows before they are applied. Until then the block stays locked: what moves it to its place would not know of
         // them, and write to a place that they have given back. So they are waited for, also where the policy has changed meanwhile and nobody has to.
         let has_parts = entry.changes.iter().any(|change| matches!(change, Change::Parts { .. }));
-        // Past the gate, only who waits for what he has written is bounded.
-        let wait = wait || pass.is_none() || has_parts;
+        // Past the gate, only who waits for what he has written is bounded. And nothing is written any more once the log's end has given up.
+        let wait = wait || pass.is_none() || has_parts || self.shard.ending.get() >= Ending::GaveUp;
         entry.pass = pass;
         let done = self.queue(entry, wait);
         let _guard = has_parts.then_some(guard);
@@ -234,7 +234,11 @@ impl LocalVolume {
         let has_lines = shard.space.borrow().has_lines();
         if has_lines && !shard.fits_into_log(blocks, self.dataset.block_bytes()) {
             // Neither whole lines nor the log take it, however long it waits.
-            return Err(IoError::NoSpace);
+            return Err(match (shard.is_suspended(), shard.stopping.get()) {
+                (true, _) => IoError::Suspended,
+                (false, true) => IoError::Gone,
+                (false, false) => IoError::NoSpace,
+            });
         }
         let takes_data = (is_small && goes_first) || has_lines;
         let bytes = if takes_data { bytes } else { 0 };
