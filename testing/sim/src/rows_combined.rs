@@ -127,13 +127,16 @@ pub fn tolerated(setup: &Setup) -> Result<Shown, Failure> {
         // Where there is room, what is out of service is rebuilt.
         scene.engine.pool_healed(POOL).await.map_err(failed("healing failed"))?;
         scrub(scene, own.operations / 2).await?;
-        let mut lacking = 0;
+        let (mut lacking, mut out) = (0, 0);
         for (disk, _) in &struck {
             let state = scene.disk(*disk).await?.state;
-            lacking += usize::from(!matches!(state, DiskState::Online | DiskState::Empty));
+            if !matches!(state, DiskState::Online | DiskState::Empty) {
+                (lacking, out) = (lacking + 1, out | 1 << disk);
+            }
         }
-        // Without a disk, a scrub cannot tell which of a line's parity is right.
+        // Without a disk, a scrub cannot tell which of a line's parity is right: nor can the checker, if it stays away.
         let is_sound = lacking == 0 || !has_lines(&own);
+        let gone = if is_sound { gone } else { gone | out };
         scene.clients.mix.set(if is_sound { Mix::default() } else { Mix::READS });
         let more = if is_sound { own.redundancy() - lacking } else { 0 };
         let others = disks_from(&own).skip(struck.len()).take(more);

@@ -71,7 +71,7 @@ fn who_waits_for_space_holds_nothing() {
 }
 
 /// Replays that failed when seeds were fresh, and why.
-const FOUND_BY_FRESH_SEEDS: [&str; 15] = [
+const FOUND_BY_FRESH_SEEDS: [&str; 16] = [
     // While a pool was exported, two tasks moved what is in the log, and one gave a block another place that the other was writing to its old one.
     "--seed 910005 --layout mirror --shards 4 --operations 120 --row power-loss-twice",
     "--seed 910006 --layout mirror3 --log-disks 0 --shards 1 --operations 120 --row grown",
@@ -99,6 +99,8 @@ const FOUND_BY_FRESH_SEEDS: [&str; 15] = [
     "--seed 615002004 --groups 2 --log-disks 2 --row log-gap",
     // Lines were left in a group only whose lines are longer than what was written.
     "--seed 615001015 --layout 2+3 --shards 1 --operations 120 --row no-space",
+    // The row had a disk back for the last look, without which a scrub had not been able to tell which parity is right.
+    "--seed 617000012 --layout 3+2 --log-disks 1 --shards 1 --row combined",
 ];
 
 #[test]
