@@ -103,7 +103,7 @@ const REPAIRED: Duration = Duration::from_millis(5);
 
 /// A disk has rotted and fails writes: the first repair takes it out, as any write would.
 pub fn repair_fails(setup: &Setup) -> Result<Shown, Failure> {
-    // Where leaves leave memory at once, nobody knows any more whether what was read bad is still there: that is for a scrub.
+    // A bad copy is repaired while its leaf is in memory; with tables so small that leaves are evicted at once, it is left to a scrub.
     let setup = &Setup { groups: 1, second: false, table_records: 0, ..setup.clone() };
     let (own, world, victim) = (setup.clone(), scene::world(setup), victim(setup));
     let ended = scene::play(&world, setup, NO_ERRORS, async move |scene: &Scene| {

@@ -78,8 +78,8 @@ impl Frame {
         Frame::header(bytes, context, Some(chain)).map(|frame| frame.length)
     }
 
-    /// The frame at the start of `bytes` by itself, as its header says, if that is right; whatever its records are. What it says of others was so when it
-    /// was about to be written.
+    /// The frame at the start of `bytes` by itself, if its header is right; its records are not verified. What the header says was durable was durable
+    /// before the frame was written.
     pub fn alone(bytes: &[u8], context: FrameContext) -> Option<Frame> {
         let frame = Frame::header(bytes, context, None)?;
         let sum = u32::from_le_bytes(bytes[HEADER_SUM_AT..FRAME_HEADER].try_into().expect("4 bytes"));

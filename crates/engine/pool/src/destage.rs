@@ -53,7 +53,7 @@ pub(crate) enum Ending {
     Begun,
     /// The log had no room then for what was to be committed: nothing is any more.
     GaveUp,
-    /// And somebody was told that what had been acknowledged may be lost.
+    /// And an event has said that acknowledged writes may be lost.
     Told,
 }
 

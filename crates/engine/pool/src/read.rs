@@ -185,7 +185,7 @@ impl Shard {
         Ok(!matches!(self.find(dataset, block, reader).await?, Source::Zeros))
     }
 
-    /// The body of a node, verified; nothing when it could not be, and `still` says that nobody needs it any more. Bad copies are rewritten if `is_there`.
+    /// The body of a node, verified; nothing when it could not be, and `still` says that it is not needed any more. Bad copies are rewritten if `is_there`.
     pub async fn read_node(
         &self,
         header: &NodeHeader,

@@ -194,7 +194,7 @@ impl LocalVolume {
         // What parts are parts of, nobody knows before they are applied. Until then the block stays locked: what moves it to its place would not know of
         // them, and write to a place that they have given back. So they are waited for, also where the policy has changed meanwhile and nobody has to.
         let has_parts = entry.changes.iter().any(|change| matches!(change, Change::Parts { .. }));
-        // Past the gate, only who waits for what he has written is bounded. And nothing is written any more once the log's end has given up.
+        // Past the gate, only writes that are waited for are bounded. And after the log has given up, a write must not be acknowledged before it has failed.
         let wait = wait || pass.is_none() || has_parts || self.shard.ending.get() >= Ending::GaveUp;
         entry.pass = pass;
         let done = self.queue(entry, wait);
