@@ -295,12 +295,12 @@ impl Steps {
         ))?;
         self.writes_go_on()?;
         for &(path, state) in cuts {
-            self.links[path].set(state);
+            self.links[path].set(state)?;
             let mut works = [true, true];
             works[path] = false;
             self.wait_for_paths(works)?;
             self.writes_go_on().context(format!("path {path} {state:?}"))?;
-            self.links[path].set(State::Whole);
+            self.links[path].set(State::Whole)?;
             self.wait_for_paths([true, true])?;
             self.writes_go_on().context(format!("path {path} mended"))?;
             self.no_errors()?;
