@@ -144,6 +144,10 @@ fn main() -> ExitCode {
     for failure in &failures {
         println!("\nFAILED: {failure}");
     }
+    // Once more at the end, where a log that was cut has it.
+    for failure in &failures {
+        println!("FAILED: {}", failure.lines().next().unwrap_or_default());
+    }
     println!("{passed} passed, {} failed", failures.len());
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
