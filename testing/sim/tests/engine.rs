@@ -71,7 +71,7 @@ fn who_waits_for_space_holds_nothing() {
 }
 
 /// Replays that failed when seeds were fresh, and why.
-const FOUND_BY_FRESH_SEEDS: [&str; 16] = [
+const FOUND_BY_FRESH_SEEDS: [&str; 17] = [
     // While a pool was exported, two tasks moved what is in the log, and one gave a block another place that the other was writing to its old one.
     "--seed 910005 --layout mirror --shards 4 --operations 120 --row power-loss-twice",
     "--seed 910006 --layout mirror3 --log-disks 0 --shards 1 --operations 120 --row grown",
@@ -101,6 +101,8 @@ const FOUND_BY_FRESH_SEEDS: [&str; 16] = [
     "--seed 615001015 --layout 2+3 --shards 1 --operations 120 --row no-space",
     // The row had a disk back for the last look, without which a scrub had not been able to tell which parity is right.
     "--seed 617000012 --layout 3+2 --log-disks 1 --shards 1 --row combined",
+    // A chunk that had been emptied was granted again before those that had been closed with it were open: the log filled with grants that served nobody.
+    "--seed 619002016 --layout 2+3 --log-disks 0 --shards 2 --row reserved",
 ];
 
 #[test]

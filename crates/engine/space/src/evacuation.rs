@@ -46,3 +46,37 @@ impl Space {
         self.recount_places();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::Ptr;
+    use crate::chunk::ChunkEntry;
+    use forebay_base::Checksum;
+
+    #[test]
+    fn a_chunk_that_was_emptied_and_comes_back_is_open() {
+        let data = ChunkKind::Data { class: 0 };
+        let fresh = |id| Chunk::fresh(ChunkEntry::fresh(ChunkId(id), data, 0, 64, Vec::new()));
+        let mut space = Space::default();
+        for id in 1..=2 {
+            space.insert(fresh(id));
+            space.grant_logged(ChunkId(id));
+        }
+        let addr = space.allocate(data, 1).expect("there is room");
+        let ptr = Ptr::new(addr, 4096, 0, Checksum(0));
+        space.applied(&ptr);
+        space.close(BTreeSet::from([ChunkId(1), ChunkId(2)]));
+        space.freed(&ptr);
+        let mut left = Vec::new();
+        for _ in 0..3 {
+            space.freeze();
+            space.choose_leaving(0);
+            space.seal();
+            left.extend(space.release());
+        }
+        assert_eq!(left.len(), 2);
+        space.insert(fresh(1));
+        assert!(space.allocate(data, 1).is_ok(), "those that were closed with it are not open again yet");
+    }
+}

@@ -117,7 +117,11 @@ impl Space {
             "what is kept of chunks"
         );
         let leaving = std::mem::take(&mut self.leaving);
-        leaving.iter().for_each(|id| _ = self.touched.remove(id));
+        for id in &leaving {
+            self.touched.remove(id);
+            // It may come back before those that were closed with it are open again.
+            self.closed.remove(id);
+        }
         self.nodes_free.set(None);
         self.lanes.look_again();
         self.release_held();
