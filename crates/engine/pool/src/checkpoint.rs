@@ -95,6 +95,7 @@ fn first_places(nodes: &[(Ptr, Buf)], places_max: usize) -> (&[(Ptr, Buf)], usiz
 impl Shard {
     /// Clients wait for checkpoints with their turns.
     async fn checkpoint_turn(&self, work: Work) -> Turn {
+        self.shared.note_checkpoint_step();
         if active(Bug::CheckpointTakesTurns) {
             return self.task_flow(Task::Checkpoint).turn(work).await;
         }

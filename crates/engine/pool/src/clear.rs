@@ -51,7 +51,7 @@ impl LocalVolume {
             }
             let to = end.min((at / FANOUT + CLEAR_LEAVES_MAX) * FANOUT);
             let _changing = self.dataset.begin_change().await?;
-            let room = self.dataset.aside(self.room_to_clear()).await;
+            let room = self.dataset.aside(self.room_to_clear()).await?;
             if room.is_none() && self.shard.is_log_full() {
                 return Err(IoError::NoSpace);
             }
@@ -72,8 +72,12 @@ impl LocalVolume {
     }
 
     /// Without room it goes on all the same: it may be what makes room.
-    async fn room_to_clear(&self) -> Option<LogClaim> {
-        self.claim_log(0, 0, false).await.ok().map(|room| room.claim)
+    async fn room_to_clear(&self) -> Result<Option<LogClaim>, IoError> {
+        match self.claim_log(0, 0, false).await {
+            Ok(room) => Ok(Some(room.claim)),
+            Err(IoError::NoSpace) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Clears blocks that the caller has locked, at once.
@@ -206,7 +210,7 @@ impl LocalVolume {
     async fn clear_zeros(&self, blocks: Range<u64>) -> Result<u64, IoError> {
         let _active = self.begin_change()?;
         let _changing = self.dataset.begin_change().await?;
-        let room = self.dataset.aside(self.room_to_clear()).await;
+        let room = self.dataset.aside(self.room_to_clear()).await?;
         if blocks.end > self.dataset.record.borrow().blocks() {
             return Ok(0);
         }

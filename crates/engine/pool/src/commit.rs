@@ -379,7 +379,8 @@ impl Shard {
             let log = self.log.borrow();
             log.durable + 1 == log.chain.sequence && log.marked < log.durable
         };
-        if !unmarked || self.is_suspended() {
+        // A marker is not worth what is left of a log that is nearly full: who only flushes would wait behind it.
+        if !unmarked || self.is_log_full() || self.has_ended() {
             self.work.wait().await;
             return true;
         }
@@ -416,7 +417,7 @@ impl Shard {
         let result = if self.is_suspended() { Err(IoError::Suspended) } else { result };
         let is_lost = result == Err(IoError::Gone) && batch.entries.iter().any(Entry::is_acknowledged);
         if is_lost && !self.stopping.get() && self.ending.replace(Ending::Told) != Ending::Told {
-            let message = "the log is full, and what is in it finds no space: what was written last and not flushed may be lost. \
+            let message = "the log stayed full while the pool was exported: what was written last and not flushed may be lost. \
                            Have file systems recover; after the next import, add disks or delete volumes or snapshots";
             self.event(Severity::Error, "log.full", &self.shared.name.clone(), message.into());
         }

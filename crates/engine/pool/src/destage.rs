@@ -38,7 +38,7 @@ const STALLED_TRIES: u64 = 16;
 const STALLED_CHECKPOINTS_FREEING: u64 = 64;
 /// How full the log is when clients get no chunks and clear nothing any more.
 const FULL_PERMILLE: u64 = 875;
-/// How long the end of the pool waits for a checkpoint that makes room in the log.
+/// How long the end of the pool waits for a checkpoint that makes room in the log and does not go on.
 const CLOSING_WAIT: Duration = Duration::from_secs(120);
 /// How long after a search for space the next may begin.
 const SEARCH_PAUSE: Duration = Duration::from_millis(100);
@@ -81,7 +81,7 @@ impl Shard {
         let mut claim = None;
         let wait = || {
             claim = self.claim_staging_room(bytes);
-            let stop = claim.is_some() || stalled() || self.is_suspended() || self.stopping.get();
+            let stop = claim.is_some() || stalled() || self.has_ended();
             if !stop {
                 self.want_log_room();
             }
@@ -93,7 +93,7 @@ impl Shard {
         match claim {
             _ if self.is_suspended() => Err(IoError::Suspended),
             Some(claim) => Ok(claim),
-            None => Err(if self.stopping.get() { IoError::Gone } else { IoError::NoSpace }),
+            None => Err(self.why_none()),
         }
     }
 
@@ -143,6 +143,20 @@ impl Shard {
         self.destage_work.send();
     }
 
+    /// Whether nothing is committed any more.
+    pub fn has_ended(&self) -> bool {
+        self.is_suspended() || self.stopping.get() || self.ending.get() >= Ending::GaveUp
+    }
+
+    /// Why somebody does not get the room that he waited for.
+    pub fn why_none(&self) -> IoError {
+        match (self.is_suspended(), self.has_ended()) {
+            (true, _) => IoError::Suspended,
+            (false, true) => IoError::Gone,
+            (false, false) => IoError::NoSpace,
+        }
+    }
+
     /// Tells whether room in the log is no longer to be expected: it comes with destaging and a checkpoint, and since the last
     /// block moved, checkpoints have passed and destaging has tried often enough.
     fn stall_watch(&self) -> impl Fn() -> bool {
@@ -163,8 +177,8 @@ impl Shard {
 
     /// Waits until the ring has room for a frame. The freeze that makes room happens in here: the commit task is waiting.
     pub async fn wait_for_room(self: &Rc<Self>, length: usize) -> Result<(), IoError> {
-        // Checkpoints when it was first seen that the pool ends, and the last one since, and when.
-        let mut ending: Option<(u64, u64, Nanos)> = None;
+        // Checkpoints when it was first seen that the pool ends; how far they had come when one last went on, and when that was.
+        let mut ending: Option<(u64, (u64, u64), Nanos)> = None;
         loop {
             let (used, ring) = {
                 let log = self.log.borrow();
@@ -183,14 +197,17 @@ impl Shard {
             // kept from being exported.
             let (now, checkpoints) = (self.rt.now(), self.checkpoints.get());
             if self.ending.get() == Ending::Begun {
-                let (begun, last, since) = *ending.get_or_insert((checkpoints, checkpoints, now));
-                ending = Some((begun, checkpoints, if last == checkpoints { since } else { now }));
+                let reached = (checkpoints, self.shared.checkpoint_steps());
+                let (begun, last, since) = *ending.get_or_insert((checkpoints, reached, now));
+                ending = Some((begun, reached, if last == reached { since } else { now }));
             }
-            let is_hopeless = ending.is_some_and(|(begun, last, since)| {
-                last > begun + u64::from(SPACE_WAITS_MAX) || now.since(since) > CLOSING_WAIT.as_nanos() as u64
+            let is_hopeless = ending.is_some_and(|(begun, _, since)| {
+                checkpoints > begun + u64::from(SPACE_WAITS_MAX)
+                    || now.since(since) >= CLOSING_WAIT.as_nanos() as u64
             });
             if self.stopping.get() || is_hopeless {
                 self.ending.set(Ending::GaveUp);
+                self.progress.changed();
                 return Err(IoError::Gone);
             }
             self.want_checkpoint();
@@ -200,7 +217,7 @@ impl Shard {
                 self.checkpoint_wanted.set(false);
                 done.complete(());
             }
-            select(pin!(self.work.wait()), self.rt.sleep(CLOSING_WAIT)).await;
+            select(pin!(self.work.wait()), self.rt.sleep(CLOSING_WAIT / 8)).await;
         }
     }
 
@@ -272,7 +289,7 @@ impl Shard {
         let stalled = self.stall_watch();
         self.progress
             .until(|| {
-                let stop = is_done() || stalled() || self.is_suspended() || self.stopping.get();
+                let stop = is_done() || stalled() || self.has_ended();
                 if !stop {
                     self.want_checkpoint();
                     self.destage_work.send();
@@ -304,7 +321,7 @@ impl Shard {
             if self.damage.borrow().is_changed() {
                 self.settle_damage();
             }
-            while self.should_destage() && !self.stopping.get() && !self.is_suspended() {
+            while self.should_destage() && !self.has_ended() {
                 let has_lines = self.space.borrow().has_lines();
                 let moved = if has_lines { self.destage_lines().await } else { self.destage_some().await };
                 // Who has blocks locked waits for no room, and lets go of them.
@@ -325,6 +342,15 @@ impl Shard {
             if self.stopping.get() {
                 return;
             }
+        }
+    }
+
+    /// Where what was to be moved now is being replaced, and the rest has no place: has others make space for that. Who waits for room in the log
+    /// sees that it was tried.
+    pub fn seek_space(self: &Rc<Self>, unplaced: Result<(), IoError>) {
+        if unplaced == Err(IoError::NoSpace) {
+            self.destage_tries.set(self.destage_tries.get() + 1);
+            self.find_space();
         }
     }
 
@@ -386,8 +412,9 @@ impl Shard {
             }
         }
         if changes.is_empty() {
-            // Nothing is lost by letting the commit that supersedes them go first.
+            // Nothing is lost by letting the commit that supersedes them go first. It may wait for room that only space for the others makes.
             drop(locked);
+            self.seek_space(unplaced);
             self.rt.sleep(SUPERSEDED_DELAY).await;
             return Ok(false);
         }

@@ -174,7 +174,7 @@ impl Shard {
             return;
         }
         while let Some((dataset, leaf)) = self.next_scattered() {
-            if self.stopping.get() || self.is_suspended() {
+            if self.has_ended() {
                 break;
             }
             let served = self.served.get();

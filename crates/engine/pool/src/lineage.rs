@@ -462,8 +462,7 @@ impl Shard {
             let has_been = |since: Nanos, most: Duration| now.since(since) > most.as_nanos() as u64;
             has_been(start, patience)
                 || short_since.get().is_some_and(|since| has_been(since, when_short))
-                || self.is_suspended()
-                || self.stopping.get()
+                || self.has_ended()
         };
         self.draining.set(self.draining.get() + 1);
         while !volumes.iter().all(|dataset| dataset.is_settled()) && !is_over() {

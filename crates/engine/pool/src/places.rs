@@ -112,7 +112,7 @@ impl Shard {
         loop {
             match self.allocate_here(wanted, nodes, claim).await {
                 // Chunks that were closed for an evacuation are open again after it, even if it won none.
-                Err(IoError::NoSpace) if waited < SPACE_WAITS_MAX => {
+                Err(IoError::NoSpace) if waited < SPACE_WAITS_MAX && !self.has_ended() => {
                     waited = if self.reclaim().await { waited + 1 } else { SPACE_WAITS_MAX };
                 }
                 result => return result,
@@ -148,7 +148,7 @@ impl Shard {
             } else if self.waits_for_moving() && waited < SPACE_WAITS_MAX {
                 // Chunks of which slots move open again soon, whatever comes of it.
                 waited += 1;
-                let is_over = || !self.waits_for_moving() || self.is_suspended() || self.stopping.get();
+                let is_over = || !self.waits_for_moving() || self.has_ended();
                 self.progress.until(is_over).await;
             } else if !has_settled
                 && claim == Claim::Ordinary
@@ -158,11 +158,11 @@ impl Shard {
                 has_settled = true;
                 next_checkpoint = true;
             } else if !may_defer {
-                return Err(IoError::NoSpace);
+                return Err(self.why_none());
             }
             may_defer = false;
             if next_checkpoint && !self.next_checkpoint().await {
-                return Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
+                return Err(self.why_none());
             }
         }
     }

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What is taken for the cost of a request as long as nobody has measured what the disks do: that of a flash disk of 100 000 requests and 2 GB
 /// a second. Then nothing is held back for lack of time; only ceilings and floors count.
@@ -53,6 +53,8 @@ pub(crate) struct PoolShared {
     pub recorded: Vec<AtomicBool>,
     pub crowds: Crowds,
     suspended: AtomicBool,
+    /// Steps that checkpoints have made, on all shards.
+    checkpoint_steps: AtomicU64,
     pub import: Import,
     pub host: Host,
     pub events: Arc<dyn Fn(Event) + Send + Sync>,
@@ -85,6 +87,7 @@ impl PoolShared {
             recorded: (0..DISKS_MAX).map(|_| AtomicBool::new(false)).collect(),
             crowds: no_crowds(),
             suspended: AtomicBool::new(false),
+            checkpoint_steps: AtomicU64::new(0),
             import,
             host: config.host.clone(),
             events: config.events.clone(),
@@ -96,6 +99,13 @@ impl PoolShared {
     }
     pub fn is_suspended(&self) -> bool {
         self.suspended.load(Ordering::Acquire)
+    }
+    /// A checkpoint goes on.
+    pub fn note_checkpoint_step(&self) {
+        self.checkpoint_steps.fetch_add(1, Ordering::Relaxed);
+    }
+    pub fn checkpoint_steps(&self) -> u64 {
+        self.checkpoint_steps.load(Ordering::Relaxed)
     }
     /// Wakes everything that waits in this pool, on every core, to look at its state again.
     pub fn wake_all(&self) {

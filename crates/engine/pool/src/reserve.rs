@@ -198,7 +198,7 @@ impl Shard {
             let since = if turn.is_some() { self.nodes_given.get().max(began) } else { began };
             let is_over = self.checkpoints.get() > since + u64::from(SPACE_WAITS_MAX);
             if is_over || !self.next_checkpoint_or(has_enough).await {
-                return Err(if self.is_suspended() { IoError::Suspended } else { IoError::NoSpace });
+                return Err(self.why_none());
             }
         }
         if turn.is_some() {

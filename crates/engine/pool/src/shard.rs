@@ -486,7 +486,7 @@ impl Shard {
         self.progress
             .until(|| {
                 let goes_on = self.checkpoints.get() < goal && !has_enough();
-                if goes_on && !self.is_suspended() && !self.stopping.get() {
+                if goes_on && !self.has_ended() {
                     self.want_checkpoint();
                     return false;
                 }

@@ -146,6 +146,7 @@ impl Control {
     /// An error with a snapshot named within the pool.
     fn snapshot_error(&self, name: &str, error: IoError) -> Error {
         match error {
+            IoError::Gone if self.closing.get() => self.io_error(name, error),
             IoError::Gone if name.contains('#') => {
                 Error::new(ErrorKind::NotFound, self.object(name), "a bookmark has no data, only the moment")
                     .remedy("Name a snapshot, VOLUME@NAME; list them with: forebay snapshot list")

@@ -158,7 +158,7 @@ impl Shard {
             loop {
                 self.vacated.set((number, leaf));
                 let is_enough = bytes > STEP_BYTES || nodes > STEP_NODES || leaves > STEP_LEAVES;
-                if is_enough || self.stopping.get() || self.is_suspended() {
+                if is_enough || self.has_ended() {
                     return (Step::More, bytes);
                 }
                 steps.take(FANOUT as usize).await;
@@ -181,6 +181,7 @@ impl Shard {
                 match moved {
                     Ok((moved, more)) => (bytes, nodes) = (bytes + moved, nodes + more),
                     Err(IoError::NoSpace) => return (Step::NoSpace, bytes),
+                    Err(_) if self.has_ended() => return (Step::More, bytes),
                     // What cannot be read stays, and so does its chunk.
                     Err(_) => {}
                 }

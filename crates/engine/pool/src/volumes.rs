@@ -152,6 +152,9 @@ impl Control {
                 (ErrorKind::Suspended, "Restore the failed disks, then export and import the pool")
             }
             IoError::ReadOnly => (ErrorKind::Conflict, "Export the pool and import it without --read-only"),
+            IoError::Gone if self.closing.get() => {
+                return self.error(ErrorKind::Stopped, "the pool is being closed");
+            }
             IoError::Gone => (ErrorKind::NotFound, ""),
             IoError::Corrupt => return self.damaged_error(name, error.to_string()),
             IoError::OutOfRange | IoError::Io | IoError::Cancelled => {

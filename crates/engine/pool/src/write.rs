@@ -166,7 +166,7 @@ impl LocalVolume {
                     return Ok(Ok(Locked { guard, entry, wait }));
                 }
                 Ok(None) | Err(IoError::NoSpace) if !has_waited => drop(guard),
-                Ok(None) => return Err(IoError::NoSpace),
+                Ok(None) => return Err(self.shard.why_none()),
                 Err(error) => return Err(error),
             }
             // What was found goes back: others may need just that.
@@ -234,11 +234,7 @@ impl LocalVolume {
         let has_lines = shard.space.borrow().has_lines();
         if has_lines && !shard.fits_into_log(blocks, self.dataset.block_bytes()) {
             // Neither whole lines nor the log take it, however long it waits.
-            return Err(match (shard.is_suspended(), shard.stopping.get()) {
-                (true, _) => IoError::Suspended,
-                (false, true) => IoError::Gone,
-                (false, false) => IoError::NoSpace,
-            });
+            return Err(shard.why_none());
         }
         let takes_data = (is_small && goes_first) || has_lines;
         let bytes = if takes_data { bytes } else { 0 };
@@ -493,7 +489,8 @@ impl LocalVolume {
             return Err(IoError::OutOfRange);
         }
         let (first, last) = self.blocks(at, len as u64);
-        let prepared = Prepared::Bare { data: vec![new], count: last - first + 1, lines: None };
+        let preparing = self.prepare(at, vec![new], last - first + 1);
+        let prepared = self.dataset.aside(preparing).await?;
         match self.lock_for_write(at, len, prepared, false, Some(&expected)).await? {
             Ok(locked) => self.queue_admitted(admitted, locked).await.map(Ok),
             Err(byte) => Ok(Err(byte)),
