@@ -379,8 +379,8 @@ impl Shard {
             let log = self.log.borrow();
             log.durable + 1 == log.chain.sequence && log.marked < log.durable
         };
-        // A marker is not worth what is left of a log that is nearly full: who only flushes would wait behind it.
-        if !unmarked || self.is_log_full() || self.has_ended() {
+        // In a full log, who only flushes would wait behind a marker.
+        if !unmarked || !self.has_room_in_log(Frame::length_for(0)) || self.has_ended() {
             self.work.wait().await;
             return true;
         }

@@ -175,19 +175,21 @@ impl Shard {
         }
     }
 
+    /// Whether a frame of so many bytes fits into the ring as it is.
+    pub fn has_room_in_log(&self, length: usize) -> bool {
+        let log = self.log.borrow();
+        log.chain.position - log.tail + length as u64 <= log.ring.bytes()
+    }
+
     /// Waits until the ring has room for a frame. The freeze that makes room happens in here: the commit task is waiting.
     pub async fn wait_for_room(self: &Rc<Self>, length: usize) -> Result<(), IoError> {
         // Checkpoints when it was first seen that the pool ends; how far they had come when one last went on, and when that was.
         let mut ending: Option<(u64, (u64, u64), Nanos)> = None;
         loop {
-            let (used, ring) = {
-                let log = self.log.borrow();
-                (log.chain.position - log.tail, log.ring.bytes())
-            };
-            if length as u64 > ring {
+            if length as u64 > self.log.borrow().ring.bytes() {
                 return Err(IoError::NoSpace);
             }
-            if used + length as u64 <= ring {
+            if self.has_room_in_log(length) {
                 return Ok(());
             }
             if self.is_suspended() {
@@ -348,7 +350,7 @@ impl Shard {
     /// Where what was to be moved now is being replaced, and the rest has no place: has others make space for that. Who waits for room in the log
     /// sees that it was tried.
     pub fn seek_space(self: &Rc<Self>, unplaced: Result<(), IoError>) {
-        if unplaced == Err(IoError::NoSpace) {
+        if unplaced == Err(IoError::NoSpace) && !self.finding_space.get() {
             self.destage_tries.set(self.destage_tries.get() + 1);
             self.find_space();
         }

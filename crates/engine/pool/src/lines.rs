@@ -13,9 +13,9 @@
 use crate::commit::{Change, Entry};
 use crate::dataset::{Dataset, Staged};
 use crate::error::IoError;
-use crate::places::{PlacesClaim, Waiting};
+use crate::places::PlacesClaim;
 use crate::reserve::{Claim, Need};
-use crate::shard::{SPACE_WAITS_MAX, Shard};
+use crate::shard::Shard;
 use crate::staged::StagedAt;
 use crate::steps::Steps;
 use crate::wanted::Wanted;
@@ -43,7 +43,7 @@ const CONTENDED_DELAY: Duration = Duration::from_micros(100);
 const CONTENDED_TRIES: u32 = 8;
 
 /// Looks for whole free lines for a write that does not fit into the log.
-const SEARCHES_MAX: u32 = 8;
+const SEARCHES_MAX: usize = 8;
 
 /// A block that is durable in the log and has a place in a chunk with parity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -450,8 +450,7 @@ impl Shard {
         let sizes = self.space.borrow().whole_lines(units);
         let Some((least, most)) = sizes else { return Ok(claim) };
         let kind = ChunkKind::Data { class: units.trailing_zeros() as u8 };
-        // How often lines were looked for, and how often since nothing has been deleted any more: what is deleted gives some.
-        let (mut searches, mut in_vain) = (0, 0);
+        let mut searches = 0;
         loop {
             let may_take = || match who {
                 Claim::Ordinary => self.space.borrow().spare(units.trailing_zeros() as u8),
@@ -479,10 +478,8 @@ impl Shard {
                     Err(_) if any && !self.yields_to_log(who) && self.grant(kind, Need::Ordinary).await => {}
                     Err(_) if any && searches == 0 && self.reclaim().await => searches += 1,
                     // What is left must fit into the log. Lines that others gave back come with a checkpoint or two.
-                    Err(_) if !fits && searches < SPACE_WAITS_MAX && in_vain < SEARCHES_MAX => {
+                    Err(_) if searches < SEARCHES_MAX && !fits => {
                         searches += 1;
-                        in_vain = if self.is_deleting() { 0 } else { in_vain + 1 };
-                        let _waiting = Waiting::new(self, claim.units());
                         if !self.next_checkpoint().await {
                             break None;
                         }

@@ -489,8 +489,12 @@ impl LocalVolume {
             return Err(IoError::OutOfRange);
         }
         let (first, last) = self.blocks(at, len as u64);
-        let preparing = self.prepare(at, vec![new], last - first + 1);
-        let prepared = self.dataset.aside(preparing).await?;
+        let count = last - first + 1;
+        // What differs is often found in vain, again and again: only what does not fit into the log is prepared before.
+        let prepared = match self.shard.fits_into_log(count, self.dataset.block_bytes()) {
+            true => Prepared::Bare { data: vec![new], count, lines: None },
+            false => self.dataset.aside(self.prepare(at, vec![new], count)).await?,
+        };
         match self.lock_for_write(at, len, prepared, false, Some(&expected)).await? {
             Ok(locked) => self.queue_admitted(admitted, locked).await.map(Ok),
             Err(byte) => Ok(Err(byte)),
