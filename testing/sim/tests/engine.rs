@@ -101,7 +101,7 @@ const FOUND_BY_FRESH_SEEDS: [&str; 17] = [
     "--seed 615001015 --layout 2+3 --shards 1 --operations 120 --row no-space",
     // The row had a disk back for the last look, without which a scrub had not been able to tell which parity is right.
     "--seed 617000012 --layout 3+2 --log-disks 1 --shards 1 --row combined",
-    // A chunk that had been emptied was granted again before those that had been closed with it were open: the log filled with grants that served nobody.
+    // A chunk that had been emptied was granted again while it still counted as closed: the log filled with grants of chunks that could not be used.
     "--seed 619002016 --layout 2+3 --log-disks 0 --shards 2 --row reserved",
 ];
 

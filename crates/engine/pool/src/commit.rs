@@ -379,7 +379,7 @@ impl Shard {
             let log = self.log.borrow();
             log.durable + 1 == log.chain.sequence && log.marked < log.durable
         };
-        // In a full log, who only flushes would wait behind a marker.
+        // In a full log, a flush without data would wait behind the marker.
         if !unmarked || !self.has_room_in_log(Frame::length_for(0)) || self.has_ended() {
             self.work.wait().await;
             return true;

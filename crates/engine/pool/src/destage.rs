@@ -38,7 +38,7 @@ const STALLED_TRIES: u64 = 16;
 const STALLED_CHECKPOINTS_FREEING: u64 = 64;
 /// How full the log is when clients get no chunks and clear nothing any more.
 const FULL_PERMILLE: u64 = 875;
-/// How long the end of the pool waits for a checkpoint that makes room in the log and does not go on.
+/// How long an export waits for room in the log while no checkpoint makes progress.
 const CLOSING_WAIT: Duration = Duration::from_secs(120);
 /// How long after a search for space the next may begin.
 const SEARCH_PAUSE: Duration = Duration::from_millis(100);
@@ -148,7 +148,7 @@ impl Shard {
         self.is_suspended() || self.stopping.get() || self.ending.get() >= Ending::GaveUp
     }
 
-    /// Why somebody does not get the room that he waited for.
+    /// The error for a request that gets no room: the pool is suspended, it is being closed, or it has no space.
     pub fn why_none(&self) -> IoError {
         match (self.is_suspended(), self.has_ended()) {
             (true, _) => IoError::Suspended,
@@ -175,7 +175,7 @@ impl Shard {
         }
     }
 
-    /// Whether a frame of so many bytes fits into the ring as it is.
+    /// Whether the ring has room for a frame of `length` bytes now.
     pub fn has_room_in_log(&self, length: usize) -> bool {
         let log = self.log.borrow();
         log.chain.position - log.tail + length as u64 <= log.ring.bytes()
@@ -183,7 +183,7 @@ impl Shard {
 
     /// Waits until the ring has room for a frame. The freeze that makes room happens in here: the commit task is waiting.
     pub async fn wait_for_room(self: &Rc<Self>, length: usize) -> Result<(), IoError> {
-        // Checkpoints when it was first seen that the pool ends; how far they had come when one last went on, and when that was.
+        // Checkpoints when the export was first seen; the last progress of checkpoints (how many, and their steps), and when it was.
         let mut ending: Option<(u64, (u64, u64), Nanos)> = None;
         loop {
             if length as u64 > self.log.borrow().ring.bytes() {
@@ -347,8 +347,8 @@ impl Shard {
         }
     }
 
-    /// Where what was to be moved now is being replaced, and the rest has no place: has others make space for that. Who waits for room in the log
-    /// sees that it was tried.
+    /// Searches for space where some staged blocks have no place, and all others are about to be overwritten. Counts as a try of destaging, so that
+    /// requests that wait for room in the log do not wait for ever.
     pub fn seek_space(self: &Rc<Self>, unplaced: Result<(), IoError>) {
         if unplaced == Err(IoError::NoSpace) && !self.finding_space.get() {
             self.destage_tries.set(self.destage_tries.get() + 1);
@@ -414,7 +414,7 @@ impl Shard {
             }
         }
         if changes.is_empty() {
-            // Nothing is lost by letting the commit that supersedes them go first. It may wait for room that only space for the others makes.
+            // Nothing is lost by letting the commit that supersedes them go first. It may itself wait for log room, which needs space for the other blocks.
             drop(locked);
             self.seek_space(unplaced);
             self.rt.sleep(SUPERSEDED_DELAY).await;

@@ -53,7 +53,7 @@ pub(crate) struct PoolShared {
     pub recorded: Vec<AtomicBool>,
     pub crowds: Crowds,
     suspended: AtomicBool,
-    /// Steps that checkpoints have made, on all shards.
+    /// Batches of reads and writes that checkpoints have begun, on all shards.
     checkpoint_steps: AtomicU64,
     pub import: Import,
     pub host: Host,
@@ -100,7 +100,7 @@ impl PoolShared {
     pub fn is_suspended(&self) -> bool {
         self.suspended.load(Ordering::Acquire)
     }
-    /// A checkpoint goes on.
+    /// A checkpoint makes progress.
     pub fn note_checkpoint_step(&self) {
         self.checkpoint_steps.fetch_add(1, Ordering::Relaxed);
     }

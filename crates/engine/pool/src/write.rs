@@ -490,7 +490,7 @@ impl LocalVolume {
         }
         let (first, last) = self.blocks(at, len as u64);
         let count = last - first + 1;
-        // What differs is often found in vain, again and again: only what does not fit into the log is prepared before.
+        // A compare may fail many times in a row: only a write that does not fit into the log claims lines before it.
         let prepared = match self.shard.fits_into_log(count, self.dataset.block_bytes()) {
             true => Prepared::Bare { data: vec![new], count, lines: None },
             false => self.dataset.aside(self.prepare(at, vec![new], count)).await?,

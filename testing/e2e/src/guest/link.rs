@@ -5,7 +5,7 @@
 //! ones are refused), and *silent*, as with a pulled cable (connections stay, nothing comes through, and only the
 //! initiator's own pings tell).
 //!
-//! Refused means that nobody listens. A connection that is accepted and closed at once is something else, and iscsid 2.1.8 may not get over it: when
+//! Refused means that the port is closed. A connection that is accepted and closed at once is something else, and iscsid 2.1.8 may not get over it: when
 //! that happens while it sets a connection's parameters, it never has the kernel clean up, which then refuses every further connection of the session
 //! (open-iscsi, pull request 388).
 
@@ -16,9 +16,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-/// How often to look whether somebody has connected.
+/// Between two looks for new connections.
 const PAUSE: Duration = Duration::from_millis(5);
-/// How long the port may be somebody else's who came upon it while nobody listened.
+/// How long another process may have taken the port while it was closed.
 const PORT_LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,7 +36,7 @@ struct Shared {
 struct Now {
     state: State,
     connections: Vec<TcpStream>,
-    /// Whether somebody listens at the link's address.
+    /// Whether the link's port is open.
     listens: bool,
     /// The link is no longer needed.
     closed: bool,
@@ -74,7 +74,10 @@ impl Link {
         let is_coming = |now: &mut Now| now.listens != (now.state != State::Refused);
         let waited = self.shared.changed.wait_timeout_while(now, PORT_LIMIT, is_coming);
         match waited.expect("no thread panics with it").1.timed_out() {
-            true => Err(format!("nobody can listen at the link's address {} any more", self.address)),
+            true => Err(format!(
+                "the link at {} is not {state:?} after {PORT_LIMIT:?}: another process may have taken its port",
+                self.address
+            )),
             false => Ok(()),
         }
     }
@@ -93,7 +96,7 @@ impl Drop for Link {
 impl Now {
     fn end_connections(&mut self) {
         for connection in self.connections.drain(..) {
-            // It may have ended by itself.
+            // The connection may have ended already.
             let _ = connection.shutdown(Shutdown::Both);
         }
     }
@@ -136,7 +139,7 @@ fn accept(listener: TcpListener, address: SocketAddr, portal: SocketAddr, shared
         }
         match listener.as_ref().map(TcpListener::accept) {
             Some(Ok((client, _))) => connect(client, portal, shared),
-            // Nobody, or a peer that is gone again.
+            // No connection, or one that has ended already.
             _ => thread::sleep(PAUSE),
         }
     }
