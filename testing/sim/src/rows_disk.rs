@@ -12,7 +12,7 @@ use crate::setup::Setup;
 use crate::verify::{Demand, verify, verify_in};
 use crate::workload::{History, Tolerance};
 use forebay_base::Random;
-use forebay_pool::Layout;
+use forebay_pool::{Layout, PoolState};
 use forebay_runtime::DiskErrorKind;
 use forebay_simulation::{Action, Cursor, Event, Fate, Image, OpKind, Rule, SECTOR, World};
 use std::rc::Rc;
@@ -405,26 +405,26 @@ pub fn hung(setup: &Setup) -> Result<Shown, Failure> {
     Ok(shown)
 }
 
-/// Runs the workload again and again, with a fault at another operation of the faulty disk each time.
-fn at_each(
-    setup: &Setup,
-    kind: OpKind,
-    demand: Demand,
-    cases: u64,
-    actions: &[Action],
-) -> Result<Shown, Failure> {
+/// Runs the workload again and again, with a fault at another operation of the faulty disk each time; without `gone`, bit by bit, from the beginning.
+fn at_each(setup: &Setup, kind: OpKind, gone: u64, cases: u64, actions: &[Action]) -> Result<Shown, Failure> {
+    let demand = Demand { check: false, absent: gone, ..Demand::STRICT };
+    let tolerance = if gone == 0 { tolerance(setup) } else { ERRORS };
+    let lose = move |world: &World| {
+        (0..64).filter(|disk| gone >> disk & 1 > 0).for_each(|disk| world.set_gone(disk, true));
+    };
     // How many operations of that kind a run without faults makes, after the pool and its volumes exist.
     let counted = Rc::new(std::cell::Cell::new((0, 0)));
     let (count, operations) = (counted.clone(), setup.operations / 2);
     scene::play(&scene::world(setup), setup, NO_ERRORS, async move |scene: &Scene| {
         scene.clients.create_volumes().await?;
+        lose(&scene.world);
         let before = scene.world.operations(0, kind);
         scene.clients.run(operations).await?;
         count.set((before, scene.world.operations(0, kind)));
         Ok(())
     })?;
     let (before, after) = counted.get();
-    let mut random = Random::new(setup.seed ^ kind as u64);
+    let mut random = Random::new(setup.seed ^ kind as u64 ^ gone << 8);
     let mut shown = Shown::default();
     for case in 0..cases.min((after - before).max(1)) {
         let nth = random.below((after - before).max(1));
@@ -433,12 +433,19 @@ fn at_each(
         let world = scene::world(setup);
         let (struck, operations) = (Rc::new(std::cell::Cell::new(0)), setup.operations / 2);
         let strikes = struck.clone();
-        let ended = scene::play(&world, setup, tolerance(setup), async move |scene: &Scene| {
+        let ended = scene::play(&world, setup, tolerance, async move |scene: &Scene| {
             scene.clients.create_volumes().await?;
+            lose(&scene.world);
             scene.world.add_rule(Rule::new(0, action).on(kind).after(nth).times(times));
             scene.clients.run(operations).await?;
             strikes.set(scene.world.faults_fired());
-            Ok(())
+            let is_stopped = scene.engine.pools().await.iter().any(|pool| pool.state == PoolState::Suspended);
+            match kind {
+                OpKind::Read if is_stopped => {
+                    Err(Failure::Outcome("reads that failed have stopped the pool".into()))
+                }
+                _ => Ok(()),
+            }
         });
         let told = |failure: Failure| {
             failure.because(&format!("{action:?} at {kind:?} {nth} of sim0, {times} times"))
@@ -456,15 +463,22 @@ const IO: DiskErrorKind = DiskErrorKind::Io;
 
 pub fn write_error(setup: &Setup) -> Result<Shown, Failure> {
     let actions = [Action::Fail(IO), Action::FailAfter(IO), Action::Fail(DiskErrorKind::NoSpace)];
-    at_each(setup, OpKind::Write, Demand { check: false, ..Demand::STRICT }, 20, &actions)
+    at_each(setup, OpKind::Write, 0, 20, &actions)
 }
 
 pub fn flush_error(setup: &Setup) -> Result<Shown, Failure> {
     let actions = [Action::Fail(IO), Action::FailAfter(IO)];
-    at_each(setup, OpKind::Flush, Demand { check: false, ..Demand::STRICT }, 20, &actions)
+    at_each(setup, OpKind::Flush, 0, 20, &actions)
 }
 
 pub fn read_error(setup: &Setup) -> Result<Shown, Failure> {
     let actions = [Action::Fail(IO), Action::Fail(DiskErrorKind::Unreadable)];
-    at_each(setup, OpKind::Read, Demand { check: false, ..Demand::STRICT }, 20, &actions)
+    // Half of them when no further disk may be lost: what fails once is all there is.
+    let gone = (1..=setup.redundancy()).map(|disk| 1 << disk).sum();
+    if gone == 0 {
+        return at_each(setup, OpKind::Read, gone, 20, &actions);
+    }
+    let mut shown = at_each(setup, OpKind::Read, 0, 10, &actions)?;
+    shown += at_each(setup, OpKind::Read, gone, 10, &actions)?;
+    Ok(shown)
 }

@@ -5,6 +5,7 @@
 //! table, which carries their checksums, is written ([`crate::table_write`]); everything is flushed. Nothing allocates through itself.
 
 use crate::added::Added;
+use crate::damage::LOOK_AGAIN;
 use crate::dataset::Dataset;
 use crate::error::IoError;
 use crate::format::ShardRoot;
@@ -245,8 +246,7 @@ impl Shard {
                     self.checkpoint_turn(Work::read((batch.len() * NODE_BYTES) as u64, batch.len())).await;
                 let bodies = batch.iter().map(|node| async move {
                     let header = self.node_header(owner, node.level, node.index);
-                    let body = self.read_node(&header, node.home, || true, || true).await?;
-                    Ok::<_, IoError>(decode_ptrs(&body.expect("a frozen pointer is never stale")))
+                    self.read_frozen_node(&header, node.home).await
                 });
                 let bodies = join_all(bodies).await;
                 drop(turn);
@@ -276,11 +276,25 @@ impl Shard {
             vec![Ptr::HOLE; FANOUT as usize]
         } else {
             let header = self.node_header(owner, 0, leaf.index);
-            let body = self.read_node(&header, leaf.home, || true, || true).await?;
-            decode_ptrs(&body.expect("a frozen pointer is never stale"))
+            self.read_frozen_node(&header, leaf.home).await?
         };
         let merged = leaf.merge(stored);
         Ok((leaf_body(merged.ptrs.into_iter()), merged.freed, merged.mapped))
+    }
+
+    /// The pointers of a node without which the checkpoint fails, and the pool with it: what no disk gives is looked for again.
+    async fn read_frozen_node(&self, header: &NodeHeader, home: Ptr) -> Result<Vec<Ptr>, IoError> {
+        let mut pauses = LOOK_AGAIN.into_iter().filter(|_| !active(Bug::CheckpointLooksOnce));
+        loop {
+            match self.read_node(header, home, || true, || true).await {
+                Ok(body) => return Ok(decode_ptrs(&body.expect("a frozen pointer is never stale"))),
+                Err(error) if self.is_suspended() || self.array.is_lost() => return Err(error),
+                Err(error) => match pauses.next() {
+                    Some(pause) => self.rt.sleep(pause).await,
+                    None => return Err(error),
+                },
+            }
+        }
     }
 
     fn node_header(&self, owner: &NodeOwner, level: u8, index: u64) -> NodeHeader {

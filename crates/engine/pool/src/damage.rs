@@ -50,6 +50,15 @@ const BYTES_KEPT: Duration = Duration::from_secs(10);
 const RANGES_MAX: usize = 10_000;
 /// From one event about repairs to the next.
 const REPAIRS_REST: Duration = Duration::from_secs(60);
+/// How long after one look for what no disk gives the next comes, where what is not found is given up. A link that was reset is back by then; what a disk,
+/// or the way to it, once failed to read would be lost for good otherwise.
+pub(crate) const LOOK_AGAIN: [Duration; 5] = [
+    Duration::from_millis(10),
+    Duration::from_millis(100),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(3),
+];
 /// So long after a write, or another loss, a pool that knows of losses makes a checkpoint, which forgets what was written anew, also if nobody writes any more.
 const SETTLING_DELAY: Duration = Duration::from_secs(5);
 
@@ -255,6 +264,11 @@ impl Damage {
         self.order.insert((lost.family, lost.level, lost.index, place));
         self.places.insert(place, lost);
         is_alone
+    }
+
+    /// When it was found that a place is lost.
+    pub fn found(&self, place: Addr) -> Option<WallTime> {
+        self.places.get(&place).map(|lost| lost.found)
     }
 
     /// Nothing is known of the shard's volumes: at least one place is lost, and nobody can say whose it is.

@@ -14,7 +14,6 @@ use crate::steps::Steps;
 use forebay_base::Nanos;
 use forebay_log::Frame;
 use futures_util::future::select;
-use futures_util::stream::{self, TryStreamExt};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -394,9 +393,8 @@ impl Shard {
             locked.extend(guard.map(|guard| (dataset, blocks, guard)));
         }
         let places = self.destaged_at_once();
-        let completing =
-            locked.iter().map(|(dataset, blocks, _)| Ok(self.complete_all(dataset, (*blocks).clone())));
-        stream::iter(completing).try_for_each_concurrent(places, |completing| completing).await?;
+        let runs = locked.iter().map(|(dataset, blocks, _)| (*dataset, (*blocks).clone()));
+        self.complete_all(runs, places).await?;
         locked.sort_by_key(|(dataset, blocks, _)| (dataset.number(), blocks.start));
         let by_dataset = locked.chunk_by(|(one, ..), (next, ..)| Rc::ptr_eq(one, next));
         let nodes =

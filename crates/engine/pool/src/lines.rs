@@ -24,7 +24,6 @@ use forebay_device::UNIT;
 use forebay_raid::DiskSet;
 use forebay_runtime::Buf;
 use forebay_space::{Addr, ChunkKind, Ptr};
-use futures_util::future::try_join_all;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
@@ -113,8 +112,8 @@ impl Shard {
             }
             locked.push((dataset, blocks.clone()));
         }
-        let completing = locked.iter().map(|(dataset, blocks)| self.complete_all(dataset, blocks.clone()));
-        try_join_all(completing).await?;
+        let locked_runs = locked.iter().map(|(dataset, blocks)| (*dataset, blocks.clone()));
+        self.complete_all(locked_runs, self.destaged_at_once()).await?;
         locked.into_iter().for_each(|(dataset, blocks)| batch.take(dataset, blocks));
         let moving = batch.moving.iter_mut().flat_map(|moving| &mut moving.staged);
         moving.for_each(|staged| staged.block = self.to_store(staged));

@@ -1,5 +1,6 @@
 //! Reading the records of chunks when it is needed which of their units are in use.
 
+use crate::damage::LOOK_AGAIN;
 use crate::error::IoError;
 use crate::shard::Shard;
 use crate::signal::Turnstile;
@@ -12,12 +13,9 @@ use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::time::Duration;
 
 /// Records that are read at a time.
 const READS_MAX: usize = 64;
-/// How long to wait before one that no disk gives is asked for again. What a disk, or the way to it, once failed to read would be lost for good otherwise.
-const TRY_AGAIN: [Duration; 3] = [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(5)];
 /// Of a shard's memory, the part that bitmaps of chunks at rest may take beside what else it is for: of 8 GiB, those of 64 TiB.
 const MAPS_PART: u64 = 4;
 
@@ -109,7 +107,7 @@ impl Shard {
         let is_rescue = self.shared.import.is_rescue();
         let is_current = || self.space.borrow().wants(entry);
         let decode = |bytes: &[u8]| decode_record(bytes, self.shared.id, entry).map(|(stored, _)| stored);
-        let mut waits = TRY_AGAIN.iter();
+        let mut waits = LOOK_AGAIN.iter();
         let read = loop {
             // One that is not the chunk's any more may say what it likes.
             let check = |bytes: &[u8]| decode(bytes).is_some() || !is_current();

@@ -6,6 +6,7 @@
 //! Where the rest turns out to be lost, what is known is stored *in part*: a form of block that nobody can read, but that further parts can
 //! complete. So what was acknowledged is not given up for what no disk has any more, and nobody is given anything else instead.
 
+use crate::damage::LOOK_AGAIN;
 use crate::dataset::{Dataset, Staged};
 use crate::destage::BLOCKS_MAX;
 use crate::error::IoError;
@@ -15,6 +16,7 @@ use crate::read::{Reader, Source};
 use crate::reserve::Claim;
 use crate::shard::Shard;
 use crate::wanted::Wanted;
+use forebay_base::WallTime;
 use forebay_base::codec::{Reader as Decoder, Writer};
 use forebay_base::planted::{Bug, active};
 use forebay_compress::Compression;
@@ -22,13 +24,18 @@ use forebay_runtime::{Buf, BufMut};
 use forebay_space::Ptr;
 use forebay_tree::Found;
 use futures_util::FutureExt;
-use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The form of a block in a pointer: number of parts, where each begins and how long it is, and their bytes.
 pub(crate) const IN_PART: u8 = 5;
+
+/// How long after a look that was too late, or early, the next comes.
+const STALE_PAUSE: Duration = Duration::from_millis(1);
+/// What has been lost for so long is not waited for.
+const LONG_LOST: Duration = Duration::from_secs(60);
 
 /// Which bytes of a block are known: ranges in order that do not touch each other.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -146,22 +153,31 @@ impl Shard {
         self.destage_work.send();
     }
 
-    /// Reads the rest of a block that is staged in part, so that it is whole. An error when it cannot be had.
-    pub async fn complete(&self, dataset: &Dataset, block: u64, reader: Reader) -> Result<(), IoError> {
+    /// Reads the rest of a block that is staged in part, so that it is whole. False when the rest is known to be lost: the block was stored in part. An
+    /// error when it cannot be had now.
+    pub async fn complete(&self, dataset: &Dataset, block: u64, reader: Reader) -> Result<bool, IoError> {
         let in_part = || dataset.staged.borrow().get(&block).is_some_and(|staged| staged.parts.is_some());
-        let (block_bytes, mut doubted) = (dataset.block_bytes(), None);
+        let (block_bytes, mut doubted, mut is_stale) = (dataset.block_bytes(), None, false);
         while in_part() {
             let Some(found) = self.look(dataset, block, reader).await? else { continue };
+            if is_stale {
+                // A checkpoint may have the leaf: while it has, nobody knows what is newest; and when it has failed, nobody will.
+                if self.is_suspended() {
+                    return Err(IoError::Suspended);
+                }
+                self.rt.sleep(STALE_PAUSE).await;
+            }
+            is_stale = true;
             let mut whole = self.rt.arena().take_zeroed(block_bytes);
-            let (mut known, mut lost, mut at) = (Parts::default(), None, None);
+            let (mut known, mut at) = (None, None);
             match found {
                 Source::Disk(ptr) if ptr.kind() == IN_PART => {
                     let still = || dataset.tree.borrow().lookup(block) == Found::At(ptr);
                     let Some(stored) = self.read_stored(dataset.id(), block, ptr, still).await? else {
                         continue;
                     };
-                    known = read_parts(&stored, &mut whole).unwrap_or_default();
-                    (lost, at) = (Some(IoError::Corrupt), Some(ptr));
+                    known = Some(read_parts(&stored, &mut whole).unwrap_or_default());
+                    at = Some(ptr);
                 }
                 Source::Disk(ptr) => {
                     at = Some(ptr);
@@ -187,31 +203,56 @@ impl Shard {
             let Some(staged) = staged.get_mut(&block) else { continue };
             let Some(parts) = &mut staged.parts else { continue };
             parts.copy(&staged.block.data, &mut whole);
-            if lost.is_some() {
-                known.0.into_iter().for_each(|range| parts.add(range));
-            }
             staged.block = Block::whole(whole.freeze());
-            match lost.filter(|_| !parts.is_whole(block_bytes)) {
-                Some(error) => return Err(error),
-                None => staged.parts = None,
+            if let Some(known) = known {
+                known.0.into_iter().for_each(|range| parts.add(range));
+                if !parts.is_whole(block_bytes) {
+                    return Ok(false);
+                }
             }
+            staged.parts = None;
         }
-        Ok(())
+        Ok(true)
     }
 
-    /// Completes those of the blocks that are staged in part, as far as the rest can be had. The caller has them locked.
-    pub async fn complete_all(&self, dataset: &Dataset, blocks: Range<u64>) -> Result<(), IoError> {
-        let in_part = |(block, staged): (&u64, &Staged)| staged.parts.as_ref().map(|_| *block);
-        let blocks: Vec<u64> = dataset.staged.borrow().range(blocks).filter_map(in_part).collect();
-        for completed in
-            join_all(blocks.iter().map(|block| self.complete(dataset, *block, Reader::Copier))).await
-        {
-            match completed {
-                Err(IoError::Corrupt | IoError::Io) if !self.is_suspended() => {}
-                completed => completed?,
-            }
+    /// Completes those of the blocks that are staged in part, so many at a time; the caller has them locked, and stores them as they are then. What no disk gives
+    /// is looked for again after each pause: the error may be one that passes, and what stands there is given back when something takes its place.
+    pub async fn complete_all(
+        &self,
+        runs: impl Iterator<Item = (&Rc<Dataset>, Range<u64>)>,
+        at_once: usize,
+    ) -> Result<(), IoError> {
+        let mut left: Vec<(&Rc<Dataset>, u64)> = Vec::new();
+        for (dataset, blocks) in runs {
+            let in_part = |(block, staged): (&u64, &Staged)| staged.parts.as_ref().map(|_| (dataset, *block));
+            left.extend(dataset.staged.borrow().range(blocks).filter_map(in_part));
         }
-        Ok(())
+        let (began, mut pauses) =
+            (self.rt.wall(), LOOK_AGAIN.into_iter().filter(|_| !active(Bug::RestLookedForOnce)));
+        loop {
+            let looks = left.into_iter().map(|(dataset, block)| async move {
+                (dataset, block, self.complete(dataset, block, Reader::Copier).await)
+            });
+            let looked: Vec<_> = stream::iter(looks).buffer_unordered(at_once).collect().await;
+            left = Vec::new();
+            for (dataset, block, completed) in looked {
+                match completed {
+                    Ok(_) => {}
+                    Err(IoError::Corrupt | IoError::Io) if !self.has_ended() => left.push((dataset, block)),
+                    Err(error) => return Err(error),
+                }
+            }
+            left.retain(|(dataset, block)| !self.is_long_lost(dataset, *block, began));
+            let Some(pause) = pauses.next().filter(|_| !left.is_empty()) else { return Ok(()) };
+            self.rt.sleep(pause).await;
+        }
+    }
+
+    /// Whether the block that the tree has was lost long before, as far as is known, and has not been right since.
+    fn is_long_lost(&self, dataset: &Dataset, block: u64, now: WallTime) -> bool {
+        let Found::At(ptr) = dataset.tree.borrow().lookup(block) else { return false };
+        let found = self.damage.borrow().found(ptr.addr());
+        found.is_some_and(|found| now.0 > found.0 + LONG_LOST.as_millis() as u64)
     }
 
     /// Packs the oldest of the blocks that came in parts, which move next, so far as they can be completed and places are at hand that are as small as they get. Others are
@@ -224,7 +265,7 @@ impl Shard {
         };
         let packing = some.into_iter().map(|(number, block)| async move {
             let dataset = self.datasets.borrow().get(&number).cloned()?;
-            self.complete(&dataset, block, Reader::Copier).await.ok()?;
+            self.complete(&dataset, block, Reader::Copier).await.ok()?.then_some(())?;
             let is_it = |staged: &&Staged| staged.parts.is_none() && staged.block.size().is_whole();
             let data = dataset.staged.borrow().get(&block).filter(is_it)?.block.data.clone();
             let packed = self.pack_moved(&dataset, data.clone());

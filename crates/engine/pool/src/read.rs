@@ -126,7 +126,8 @@ impl Shard {
         loop {
             match dataset.newest(block, !reader.is_merger()) {
                 Some(Newest::Whole(data)) => return Ok(Source::Memory(data)),
-                Some(Newest::Parts) => self.complete(dataset, block, reader).await?,
+                Some(Newest::Parts) if self.complete(dataset, block, reader).await? => {}
+                Some(Newest::Parts) => return Err(IoError::Corrupt),
                 None => {
                     // Pending blocks may have been applied when a leaf was read; the loop looks again at everything.
                     if let Some(found) = self.look(dataset, block, reader).await? {
@@ -218,8 +219,11 @@ impl Shard {
         self.slots(ptr).is_none_or(|now| now != slots)
     }
 
-    /// Rewrites bad copies, if the pointer that led to them is still current.
+    /// Rewrites bad copies, if the pointer that led to them is still current. What reads is not lost.
     async fn mend(&self, good: Good, slots: &[SlotRef], ptr: Ptr, still: impl Fn() -> bool) -> Buf {
+        if ptr.kind() != IN_PART {
+            self.damage.borrow_mut().mended(ptr.addr());
+        }
         let bytes = good.bytes.freeze();
         let may_write = !self.is_suspended() && !self.shared.import.read_only;
         if !good.bad.is_empty() && still() && !self.has_moved(&ptr, slots) && may_write {

@@ -12,6 +12,7 @@
 //! A part of the log is not copied: from step 1 on every frame is written to the new slot, too, and when the log's tail has passed
 //! where that began, the new slot has all that counts.
 
+use crate::damage::LOOK_AGAIN;
 use crate::reserve::Need;
 use crate::shard::Shard;
 use crate::steps::Steps;
@@ -325,23 +326,34 @@ impl Shard {
             Some(_) if !active(Bug::ResilverCopiesLost) => without(ranges, &self.lost_parts(id, slots)),
             _ => ranges,
         };
+        let parts_of = |range: &Range<u64>| {
+            let (start, end) = (range.start, range.end);
+            (start..end).step_by(COPY_BYTES as usize).map(move |at| at..end.min(at + COPY_BYTES))
+        };
+        let mut todo: Vec<Range<u64>> = ranges.iter().flat_map(parts_of).collect();
+        let all = todo.iter().map(|part| part.end - part.start).sum();
         let (mut touched, mut pace) = (DiskSet::default(), self.pace(Task::Rebuild));
-        for range in ranges {
-            let steps = range.clone().step_by(COPY_BYTES as usize);
-            for part in steps.map(|at| at..range.end.min(at + COPY_BYTES)) {
+        // What no disk gives is looked for again: the error may be one that passes, and what the slot holds is given up with it.
+        let mut pauses = LOOK_AGAIN.into_iter().filter(|_| !active(Bug::MoveLooksOnce));
+        loop {
+            let mut lost = Vec::new();
+            for part in todo {
                 if self.stopping.get() || self.is_suspended() {
                     return false;
                 }
-                let bytes = part.end - part.start;
-                pace.step_soon(Work::write(bytes, 1)).await;
+                pace.step_soon(Work::write(part.end - part.start, 1)).await;
                 match self.array.rebuild(slots, one.index, part, one.target, &mut touched).await {
-                    Ok(lost) => moved.lost += lost.iter().map(|range| range.end - range.start).sum::<u64>(),
+                    Ok(more) => lost.extend(more),
                     Err(_) => return false,
                 }
-                moved.copied += bytes;
                 pace.rest().await;
             }
+            todo = lost;
+            let Some(pause) = pauses.next().filter(|_| !todo.is_empty()) else { break };
+            self.rt.sleep(pause).await;
         }
+        moved.copied = all;
+        moved.lost = todo.iter().map(|part| part.end - part.start).sum();
         // The next checkpoint writes the chunk's record to the same disk, and flushes both.
         true
     }

@@ -75,6 +75,10 @@ pub enum Bug {
     PartsForgetOlderFrame,
     /// What cannot be read of a block that is known in part is stored as zeros.
     LostRestBecomesZeros,
+    /// What a disk fails to read once of a block that is known in part is given up.
+    RestLookedForOnce,
+    /// A disk that fails to read a node once makes a checkpoint fail.
+    CheckpointLooksOnce,
     /// A discard changes the tree but is not logged.
     DiscardNotLogged,
     /// A resize is acknowledged without being logged.
@@ -167,6 +171,8 @@ pub enum Bug {
     FailureCountsAsRecorded,
     /// A scrub leaves parity as it is that cannot be read.
     ScrubLeavesUnread,
+    /// A scrub passes over the parity of chunks that are being written to.
+    ScrubPassesOver,
     /// A scrub does not wait for a disk that is late: what it holds counts as right when the others give it.
     ScrubAvoidsLate,
     /// A stream leaves out what was discarded since its base.
@@ -211,6 +217,8 @@ pub enum Bug {
     HungDiskTakesAll,
     /// While the loss of one disk is recorded, no other is looked at.
     EvictsOneByOne,
+    /// What a disk fails to read once of a slot that moves is left out.
+    MoveLooksOnce,
     /// A disk of an imported pool is taken for another when that is forced.
     ForceTakesUsedDisk,
     /// A disk that does not take its label keeps a pool from being imported that can lose it.
@@ -253,7 +261,7 @@ pub enum Bug {
 
 impl Bug {
     /// What has to be caught: all but one by the simulator's suite.
-    pub const ALL: [Bug; 98] = [
+    pub const ALL: [Bug; 101] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -285,6 +293,8 @@ impl Bug {
         Bug::PartsReadAsWhole,
         Bug::PartsForgetOlderFrame,
         Bug::LostRestBecomesZeros,
+        Bug::RestLookedForOnce,
+        Bug::CheckpointLooksOnce,
         Bug::DiscardNotLogged,
         Bug::ResizeNotLogged,
         Bug::CatalogBeforeTree,
@@ -329,6 +339,7 @@ impl Bug {
         Bug::WrongCountsAsUnreadable,
         Bug::FailureCountsAsRecorded,
         Bug::ScrubLeavesUnread,
+        Bug::ScrubPassesOver,
         Bug::ScrubAvoidsLate,
         Bug::ReservationNotHeld,
         Bug::SnapshotReservesNothing,
@@ -370,7 +381,8 @@ impl Bug {
     pub const OF_MOVES: [Bug; 2] = [Bug::MoveSkipsRest, Bug::MoveLiveBeforeMark];
 
     /// What the tests of `forebay-pool` about disks that fail, shrink or are in use must catch.
-    pub const OF_DISKS: [Bug; 6] = [
+    pub const OF_DISKS: [Bug; 7] = [
+        Bug::MoveLooksOnce,
         Bug::ForceTakesUsedDisk,
         Bug::ImportNeedsEveryLabel,
         Bug::ImportForgetsFailures,

@@ -512,9 +512,42 @@ fn a_disk_that_cannot_be_read_is_taken_by_force_only() {
     }
 }
 
+/// Goal: a disk without redundancy that is replaced, and fails a few reads meanwhile, loses nothing.
+#[test]
+fn an_error_that_passes_takes_nothing_from_a_disk_that_is_replaced() {
+    // A piece that does not read is looked at in halves, down to a few kilobytes: some of those are to fail.
+    for times in [5, 40] {
+        on_disks((2, 1), times, move |bench| async move {
+            bench.create(Layout::Single).await;
+            let volume = bench.volume(SyncPolicy::Always).await;
+            for nth in 0..64 {
+                volume.write(nth * BLOCK as u64, vec![bench.block(nth)], true).await.expect("written");
+            }
+            // Nodes are read for themselves.
+            bench.check(&volume, 0, 0).await;
+            bench.engine.checkpoint("tank").await.expect("durable");
+            let large = Rule::new(0, Action::Fail(DiskErrorKind::Unreadable)).on(OpKind::Read);
+            bench.world.add_rule(large.after(1).times(times));
+            let with = DiskReplace { new: Some("sim1".into()), ..DiskReplace::default() };
+            bench.engine.disk_replace("tank", "0", with).await.expect("begun");
+            bench.engine.pool_healed("tank").await.expect("done");
+            assert!(bench.world.faults_fired() >= times, "reads failed");
+            bench.world.take_rules();
+            assert_eq!(bench.told("pool.rebuild_lost", "tank"), Vec::<String>::new());
+            bench.engine.pool_export("tank").await.expect("exported");
+            bench.engine.pool_import("tank", vec!["sim1".into()], Import::default()).await.expect("imported");
+            let volume = bench.opened().await;
+            for nth in 0..64 {
+                bench.check(&volume, nth * BLOCK as u64, nth).await;
+            }
+        });
+    }
+}
+
 #[test]
 fn planted_bugs_are_caught() {
-    let tests: [(Bug, fn()); 6] = [
+    let tests: [(Bug, fn()); 7] = [
+        (Bug::MoveLooksOnce, an_error_that_passes_takes_nothing_from_a_disk_that_is_replaced),
         (Bug::ImportNeedsEveryLabel, a_disk_that_refuses_its_label_is_one_that_failed),
         (Bug::ImportForgetsFailures, failures_of_an_import_are_recorded),
         (Bug::ShrunkDiskRefused, a_disk_that_has_shrunk_is_one_that_failed),

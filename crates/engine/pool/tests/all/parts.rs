@@ -4,7 +4,8 @@ use crate::compression::{Pool, on_pools};
 use forebay_base::planted::{Bug, plant, times_met};
 use forebay_base::{MIB, Random};
 use forebay_pool::{Compression, IoError, Volume};
-use forebay_simulation::OpKind;
+use forebay_runtime::DiskErrorKind;
+use forebay_simulation::{Action, OpKind, Rule};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -223,11 +224,51 @@ fn parts_outlive_what_they_were_parts_of() {
     assert!(counted.get() >= 2, "lost in {} pools", counted.get());
 }
 
+/// Goal: an error of a disk that passes takes nothing: the rest of a block is looked for again before it is given up.
+#[test]
+fn an_error_that_passes_takes_no_rest() {
+    let fired = Rc::new(Cell::new(0));
+    let counted = fired.clone();
+    on_pools(2, move |pool, seed| {
+        let fired = fired.clone();
+        async move {
+            let mut random = Random::new(seed);
+            let volume = pool.volume("v", BLOCK as u32, Compression::Off).await;
+            // So much goes past the log.
+            let mut model = vec![0; 16 * BLOCK];
+            random.fill(&mut model);
+            volume.write(0, vec![pool.buffer(&model)], true).await.expect("written");
+            pool.again().await;
+            let volume = pool.open("v").await;
+            assert!(bytes(&volume, 8 * BLOCK, BLOCK).await.is_ok(), "its leaf is read");
+            let mut part = [0; 4096];
+            random.fill(&mut part);
+            write(&pool, &volume, &mut model, 1024, &part, true).await;
+            for disk in 0..pool.paths.len() {
+                let fails = Rule::new(disk, Action::Fail(DiskErrorKind::Io)).on(OpKind::Read);
+                pool.world.add_rule(fails.times(3));
+            }
+            pool.settle("v").await;
+            fired.set(fired.get() + pool.world.faults_fired());
+            pool.world.take_rules();
+            assert!(bytes(&volume, 0, 16 * BLOCK).await.expect("nothing is lost") == model);
+            pool.again().await;
+        }
+    });
+    assert!(counted.get() >= 8, "{} reads failed", counted.get());
+}
+
 #[test]
 fn planted_bugs_are_caught() {
-    for bug in [Bug::PartsReadAsWhole, Bug::PartsForgetOlderFrame, Bug::LostRestBecomesZeros] {
+    for bug in
+        [Bug::PartsReadAsWhole, Bug::PartsForgetOlderFrame, Bug::LostRestBecomesZeros, Bug::RestLookedForOnce]
+    {
         plant(Some(bug));
-        let tests = [parts_are_read_with_the_rest, parts_outlive_what_they_were_parts_of];
+        let tests = [
+            parts_are_read_with_the_rest,
+            parts_outlive_what_they_were_parts_of,
+            an_error_that_passes_takes_no_rest,
+        ];
         let caught = tests.iter().any(|test| std::panic::catch_unwind(test).is_err());
         let met = times_met();
         plant(None);
