@@ -23,7 +23,7 @@ use forebay_base::{Checksum, MIB};
 use forebay_device::SlotRef;
 use forebay_qos::{Task, Work};
 use forebay_runtime::yield_now;
-use forebay_space::Ptr;
+use forebay_space::{ChunkId, Ptr};
 use forebay_tree::FANOUT;
 use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
@@ -37,6 +37,8 @@ const STEP_BYTES: u64 = MIB;
 const RUNS_MAX: usize = 16;
 /// Bytes of one device read.
 const RUN_BYTES: u64 = MIB;
+/// How often parity is looked at of chunks in which something has been promised and is not there yet.
+const PARITY_LOOKS: u32 = 4;
 
 /// How far a shard has come: the number of the dataset and its leaf; beyond all datasets the chunk whose parity is next.
 pub(crate) type ScrubPosition = (u64, u64);
@@ -68,9 +70,11 @@ pub(crate) struct Found {
     pub repaired: u64,
     /// Blocks and nodes that nothing could be made of.
     pub lost: u64,
+    /// Chunks of which not all parity was compared, or put right, since the pool was imported.
+    pub passed_over: u64,
 }
 
-const LOST: Found = Found { bytes: 0, repaired: 0, lost: 1 };
+const LOST: Found = Found { bytes: 0, repaired: 0, lost: 1, passed_over: 0 };
 
 /// What became of a block or a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,6 +89,7 @@ impl AddAssign for Found {
         self.bytes += other.bytes;
         self.repaired += other.repaired;
         self.lost += other.lost;
+        self.passed_over += other.passed_over;
     }
 }
 
@@ -507,12 +512,7 @@ impl Control {
                     as_task(&shard, |shard| async move { shard.close_for_parity().await }).await
                 };
                 let Some(chunks) = self.on_shard(index, close).await?.flatten() else { break };
-                let settled = self.checkpoint().await;
-                let compare = |shard: Rc<Shard>| async move {
-                    as_task(&shard, |shard| async move { shard.scrub_parity(chunks).await }).await
-                };
-                self.on_shard(index, compare).await?;
-                settled?;
+                self.compare_parity(index, chunks).await?;
             }
             let records = |shard: Rc<Shard>| async move {
                 as_task(&shard, |shard| async move {
@@ -529,6 +529,23 @@ impl Control {
         self.checkpoint().await.map(|_| true)
     }
 
+    /// Compares the parity of closed chunks, once what was promised in them is part of a checkpoint.
+    async fn compare_parity(self: &Rc<Self>, index: usize, mut chunks: Vec<ChunkId>) -> Result<(), Error> {
+        for look in 1..=PARITY_LOOKS {
+            let settled = self.checkpoint().await;
+            let is_last = look == PARITY_LOOKS || settled.is_err() || self.closing.get();
+            let compare = move |shard: Rc<Shard>| async move {
+                as_task(&shard, move |shard| async move { shard.scrub_parity(chunks, is_last).await }).await
+            };
+            chunks = self.on_shard(index, compare).await?.unwrap_or_default();
+            settled?;
+            if chunks.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// What an import found to be running, no shard knows of: it was ended by a forced import.
     pub fn scrub_gone(&self) {
         if let Some(scrub) = self.scrub.state.borrow_mut().as_mut()
@@ -539,7 +556,9 @@ impl Control {
     }
 
     async fn scrub_ended(&self, result: Result<bool, Error>) {
-        let Ok(Some(found)) = self.scrub_status().await else { return };
+        let (Ok(Some(found)), Ok(shards)) = (self.scrub_status().await, self.scrub_progress().await) else {
+            return;
+        };
         let mut state = self.scrub.state.borrow_mut();
         let Some(scrub) = state.as_mut() else { return };
         scrub.state = match result {
@@ -559,6 +578,15 @@ impl Control {
             found.lost
         );
         self.event(severity, "pool.scrubbed", self.name(), message);
+        if shards.passed_over > 0 {
+            let message = format!(
+                "the scrub passed over parity of {} chunks: what was being written to them did not come to an end, or what lies there could not be looked \
+                 at. Run 'forebay pool scrub {}' again when less is written",
+                shards.passed_over,
+                self.name()
+            );
+            self.event(Severity::Warning, "scrub.incomplete", self.name(), message);
+        }
     }
 
     /// What the shards have found so far.

@@ -64,11 +64,18 @@ impl Shard {
         Some(closed)
     }
 
-    /// Compares the parity of closed chunks and computes it anew where it differs; opens them again.
-    pub(crate) async fn scrub_parity(self: &Rc<Self>, chunks: Vec<ChunkId>) {
+    /// Compares the parity of closed chunks and computes it anew where it differs; opens them again. Gives those that it has left closed: what had been
+    /// promised there when they closed is to be part of the next checkpoint. The last time, they are passed over.
+    pub(crate) async fn scrub_parity(self: &Rc<Self>, chunks: Vec<ChunkId>, is_last: bool) -> Vec<ChunkId> {
         let mut pace = self.pace(Task::Scrub);
+        let (mut unsettled, mut passed_over) = (Vec::new(), 0);
         for id in &chunks {
-            if !self.settle(*id).await || self.read_maps([*id]).await.is_err() {
+            if !self.settle(*id).await {
+                unsettled.push(*id);
+                continue;
+            }
+            if self.read_maps([*id]).await.is_err() {
+                passed_over += 1;
                 continue;
             }
             let Some(slots) = self.space.borrow().chunk(*id).map(|chunk| chunk.entry.slots.clone()) else {
@@ -102,30 +109,48 @@ impl Shard {
                 }
             }
             if !suspects.is_empty() {
-                self.restore_lines(*id, &slots, suspects).await;
+                passed_over += u64::from(!self.restore_lines(*id, &slots, suspects).await);
             }
         }
-        let mut space = self.space.borrow_mut();
-        chunks.iter().for_each(|id| space.end_move(*id));
-        drop(space);
-        if !self.is_scrub_halted() {
-            self.scrub.at.set(self.scrub.next_parity.get());
+        let is_halted = self.is_scrub_halted();
+        if is_last || is_halted || active(Bug::ScrubPassesOver) {
+            passed_over += std::mem::take(&mut unsettled).len() as u64;
         }
+        let is_done = |id: &&ChunkId| !unsettled.contains(id);
+        chunks.iter().filter(is_done).for_each(|id| self.space.borrow_mut().end_move(*id));
         self.progress.changed();
+        if is_halted {
+            return unsettled;
+        }
+        self.scrub_found(Found { passed_over, ..Found::default() });
+        if unsettled.is_empty() {
+            self.scrub.at.set(self.scrub.next_parity.get());
+        } else {
+            // What was on its way to the log when they closed is staged now.
+            self.drain().await;
+        }
+        unsettled
     }
 
     /// Computes anew what cannot be read of lines of a closed chunk, and their parity where it does not agree, after their blocks were found
-    /// right. Not when a snapshot is deleted meanwhile: what it shared with others was left to it.
-    async fn restore_lines(self: &Rc<Self>, id: ChunkId, slots: &[SlotRef], mut lines: BTreeSet<u64>) {
+    /// right. Not when a snapshot is deleted meanwhile: what it shared with others was left to it. False when they are left as they are.
+    async fn restore_lines(
+        self: &Rc<Self>,
+        id: ChunkId,
+        slots: &[SlotRef],
+        mut lines: BTreeSet<u64>,
+    ) -> bool {
         for _ in 0..RESTORE_TRIES {
             let dooms = self.scrub.dooms.get();
             if !self.mend_lines(id, &mut lines).await {
-                return;
+                return false;
             }
             if self.scrub.dooms.get() == dooms {
-                return self.restore_parity_of(slots, lines).await;
+                self.restore_parity_of(slots, lines).await;
+                return true;
             }
         }
+        false
     }
 
     /// Makes the blocks right that lie in these lines of a closed chunk; takes out the lines of those that are lost. False when some cannot be
