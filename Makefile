@@ -43,8 +43,7 @@ test:
 	  'browser=testing/browser/run --server $(TESTED)' \
 	  'api=testing/api/run --server $(TESTED)' \
 	  'package=testing/package/run --server $(TESTED)' \
-	  'matrix=nice $(SIM) matrix' \
-	  'fresh=nice $(SIM) matrix --fresh 1' \
+	  'matrix=nice $(SIM) matrix --fresh 3' \
 	  'planted=nice $(SIM) planted' \
 	  'crash=nice $(SIM) crash --images 10000' \
 	  --apart \
@@ -116,6 +115,7 @@ nightly:
 	  'build=cargo build --locked --release -p forebay -p forebay-e2e -p forebay-bench' \
 	  'simulator=cargo build --locked --profile test -p forebay-sim' \
 	  'crash=$(SIM) crash --images 400000 --seed 1000000' \
+	  'matrix=$(SIM) matrix' \
 	  'long=$(SIM) matrix --operations 2000 --seed 100' \
 	  'scale=$(SIM) scale --volumes 100000 --snapshots 1000000 --chunks 40000 --shards 2' \
 	  "fresh=$(SIM) matrix --minutes 180 --seed $$(date +%s)000" \
