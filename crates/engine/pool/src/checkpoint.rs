@@ -357,6 +357,7 @@ impl Shard {
         self.space.borrow_mut().count_room(units_more + leave);
         self.log.borrow_mut().tail = self.frozen_tail.get().position;
         self.checkpoints.set(self.checkpoints.get() + 1);
+        self.note_deletion();
         let has_moved = self.switch_log();
         self.progress.changed();
         self.work.send();

@@ -115,6 +115,7 @@ impl Shard {
     pub async fn deletion_task(self: Rc<Self>) {
         let mut order = Order::default();
         loop {
+            self.note_deletion();
             while !self.stopping.get() && !self.is_suspended() {
                 if let Some(dataset) = self.next_gone() {
                     if self.lay_to_rest(&dataset).await.is_err() {

@@ -247,6 +247,14 @@ impl Shard {
             || snapshots.deleting().any(|snapshot| !snapshot.stuck.get())
     }
 
+    /// Tells the pool's other shards that space comes back from something that this one deletes: with the next checkpoint but one, and chunks that are
+    /// empty then leave with one of the next.
+    pub fn note_deletion(&self) {
+        if self.is_deleting() {
+            self.shared.note_deletion(self.checkpoints.get() + 4);
+        }
+    }
+
     /// Whether so many blocks could ever go to the log at once.
     pub fn fits_into_log(&self, blocks: u64, block_bytes: usize) -> bool {
         let bytes = Frame::length_for(blocks as usize * block_bytes) as u64;

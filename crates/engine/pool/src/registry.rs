@@ -55,6 +55,8 @@ pub(crate) struct PoolShared {
     suspended: AtomicBool,
     /// Batches of reads and writes that checkpoints have begun, on all shards.
     checkpoint_steps: AtomicU64,
+    /// The checkpoint up to which what some shard deletes may give space back.
+    deletes_until: AtomicU64,
     pub import: Import,
     pub host: Host,
     pub events: Arc<dyn Fn(Event) + Send + Sync>,
@@ -88,6 +90,7 @@ impl PoolShared {
             crowds: no_crowds(),
             suspended: AtomicBool::new(false),
             checkpoint_steps: AtomicU64::new(0),
+            deletes_until: AtomicU64::new(0),
             import,
             host: config.host.clone(),
             events: config.events.clone(),
@@ -106,6 +109,12 @@ impl PoolShared {
     }
     pub fn checkpoint_steps(&self) -> u64 {
         self.checkpoint_steps.load(Ordering::Relaxed)
+    }
+    pub fn note_deletion(&self, until: u64) {
+        self.deletes_until.fetch_max(until, Ordering::Relaxed);
+    }
+    pub fn deletes_until(&self) -> u64 {
+        self.deletes_until.load(Ordering::Relaxed)
     }
     /// Wakes everything that waits in this pool, on every core, to look at its state again.
     pub fn wake_all(&self) {
