@@ -16,6 +16,7 @@
 use crate::control::Control;
 use crate::dataset::Dataset;
 use crate::error::Error;
+use crate::parts::IN_PART;
 use crate::record::DatasetRecord;
 use crate::shard::Shard;
 use crate::spec::Severity;
@@ -287,6 +288,13 @@ impl Damage {
         if let Some(lost) = self.places.remove(&place) {
             self.order.remove(&(lost.family, lost.level, lost.index, place));
             self.change();
+        }
+    }
+
+    /// Forgets a place that reads, if what it holds is all there is to know of a block.
+    pub fn reads(&mut self, ptr: &Ptr) {
+        if ptr.kind() != IN_PART {
+            self.mended(ptr.addr());
         }
     }
 

@@ -153,9 +153,13 @@ impl Shard {
         self.destage_work.send();
     }
 
-    /// Reads the rest of a block that is staged in part, so that it is whole. False when the rest is known to be lost: the block was stored in part. An
-    /// error when it cannot be had now.
-    pub async fn complete(&self, dataset: &Dataset, block: u64, reader: Reader) -> Result<bool, IoError> {
+    /// Reads the rest of a block that is staged in part, so that it is whole. An error when it cannot be had.
+    pub async fn complete(&self, dataset: &Dataset, block: u64, reader: Reader) -> Result<(), IoError> {
+        self.read_rest(dataset, block, reader).await?.then_some(()).ok_or(IoError::Corrupt)
+    }
+
+    /// The same; false when the rest is known to be lost: the block was stored in part. An error when it cannot be had now.
+    async fn read_rest(&self, dataset: &Dataset, block: u64, reader: Reader) -> Result<bool, IoError> {
         let in_part = || dataset.staged.borrow().get(&block).is_some_and(|staged| staged.parts.is_some());
         let (block_bytes, mut doubted, mut is_stale) = (dataset.block_bytes(), None, false);
         while in_part() {
@@ -231,7 +235,7 @@ impl Shard {
             (self.rt.wall(), LOOK_AGAIN.into_iter().filter(|_| !active(Bug::RestLookedForOnce)));
         loop {
             let looks = left.into_iter().map(|(dataset, block)| async move {
-                (dataset, block, self.complete(dataset, block, Reader::Copier).await)
+                (dataset, block, self.read_rest(dataset, block, Reader::Copier).await)
             });
             let looked: Vec<_> = stream::iter(looks).buffer_unordered(at_once).collect().await;
             left = Vec::new();
@@ -265,7 +269,7 @@ impl Shard {
         };
         let packing = some.into_iter().map(|(number, block)| async move {
             let dataset = self.datasets.borrow().get(&number).cloned()?;
-            self.complete(&dataset, block, Reader::Copier).await.ok()?.then_some(())?;
+            self.complete(&dataset, block, Reader::Copier).await.ok()?;
             let is_it = |staged: &&Staged| staged.parts.is_none() && staged.block.size().is_whole();
             let data = dataset.staged.borrow().get(&block).filter(is_it)?.block.data.clone();
             let packed = self.pack_moved(&dataset, data.clone());

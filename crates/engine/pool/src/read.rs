@@ -126,8 +126,7 @@ impl Shard {
         loop {
             match dataset.newest(block, !reader.is_merger()) {
                 Some(Newest::Whole(data)) => return Ok(Source::Memory(data)),
-                Some(Newest::Parts) if self.complete(dataset, block, reader).await? => {}
-                Some(Newest::Parts) => return Err(IoError::Corrupt),
+                Some(Newest::Parts) => self.complete(dataset, block, reader).await?,
                 None => {
                     // Pending blocks may have been applied when a leaf was read; the loop looks again at everything.
                     if let Some(found) = self.look(dataset, block, reader).await? {
@@ -221,9 +220,7 @@ impl Shard {
 
     /// Rewrites bad copies, if the pointer that led to them is still current. What reads is not lost.
     async fn mend(&self, good: Good, slots: &[SlotRef], ptr: Ptr, still: impl Fn() -> bool) -> Buf {
-        if ptr.kind() != IN_PART {
-            self.damage.borrow_mut().mended(ptr.addr());
-        }
+        self.damage.borrow_mut().reads(&ptr);
         let bytes = good.bytes.freeze();
         let may_write = !self.is_suspended() && !self.shared.import.read_only;
         if !good.bad.is_empty() && still() && !self.has_moved(&ptr, slots) && may_write {
@@ -242,7 +239,6 @@ impl Shard {
     async fn mend_copies(&self, ptr: &Ptr) {
         let may_write = !self.is_suspended() && !self.shared.import.read_only;
         let (Some(slots), true) = (self.slots(ptr), may_write) else { return };
-        // As above.
         let _hold = self.holds.take();
         let check = |bytes: &[u8]| Checksum::of(bytes) == ptr.sum;
         let mended = self.array.mend(&slots, ptr.addr().offset(), ptr.bytes() as usize, check).await;
