@@ -64,14 +64,18 @@ impl Control {
             let errors = self.recent_errors(index);
             let grade = grade(&errors, self.faulty.told(index));
             let mut remedy = match self.label.borrow().disks[index].status {
-                DiskStatus::Cache => {
-                    "It holds copies only. If it goes on, take it out with 'forebay disk remove DISK', and add another"
-                }
-                _ => "Scrub the pool with 'forebay pool scrub POOL'; if it goes on, replace the disk",
+                DiskStatus::Cache => format!(
+                    "It holds copies only. If it goes on, take it out with 'forebay disk remove {}', and add another",
+                    self.disk_name(index)
+                ),
+                _ => format!(
+                    "Scrub the pool with 'forebay pool scrub {}'; if it goes on, look at cable and controller, then replace the disk",
+                    self.name()
+                ),
             };
             if grade == Grade::Unfit {
                 match self.keeps(index).await {
-                    Some(why) => remedy = why,
+                    Some(why) => remedy = why.into(),
                     None => {
                         self.faulty.forget(index);
                         self.evict(index, words(&errors)).await;

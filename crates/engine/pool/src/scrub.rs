@@ -524,9 +524,12 @@ impl Control {
             self.on_shard(index, records).await?;
         }
         self.scrub_labels().await;
-        // The checkpoint makes it known.
-        self.scrub.schedule.set(ScrubSchedule { last: self.rt.wall(), ..self.scrub.schedule.get() });
-        self.checkpoint().await.map(|_| true)
+        // The checkpoint makes it known; without one, it has not been through.
+        let before = self.scrub.schedule.get();
+        self.scrub.schedule.set(ScrubSchedule { last: self.rt.wall(), ..before });
+        self.checkpoint().await.map(|_| true).inspect_err(|_| {
+            self.scrub.schedule.set(ScrubSchedule { last: before.last, ..self.scrub.schedule.get() });
+        })
     }
 
     /// Compares the parity of closed chunks, once what was promised in them is part of a checkpoint.
@@ -580,8 +583,8 @@ impl Control {
         self.event(severity, "pool.scrubbed", self.name(), message);
         if shards.passed_over > 0 {
             let message = format!(
-                "the scrub passed over parity of {} chunks: what was being written to them did not come to an end, or what lies there could not be looked \
-                 at. Run 'forebay pool scrub {}' again when less is written",
+                "the parity of {} chunks was not compared: clients were writing there, or a disk did not answer. Look at 'forebay disk list' for errors, then \
+                 run 'forebay pool scrub {}' again when less is written",
                 shards.passed_over,
                 self.name()
             );

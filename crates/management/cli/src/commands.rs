@@ -193,7 +193,7 @@ impl Session {
                     return self.plan(&self.client.call(call)?);
                 }
                 self.task(call, wait, |task| {
-                    format!("What pool {} has lost so far counts as known.", task.object)
+                    format!("What pool {} has lost so far, if anything, counts as known.", task.object)
                 })?;
                 Ok(Exit::Ok)
             }

@@ -24,7 +24,8 @@ const DAY_MS: u64 = 24 * 3600 * 1000;
 /// A 64th of a pool, and more of a small one, is kept for nodes and deletion: where that begins, writes fail.
 const FULL_PERCENT: u128 = 98;
 const FREE_SPACE: &str = "Add disks, delete snapshots that nobody needs, or delete volumes for good: those in the trash use their space until they are \
-                          purged (`forebay volume purge VOLUME`, or `forebay volume delete VOLUME --purge`).";
+                          purged (`forebay volume purge VOLUME`, or `forebay volume delete VOLUME --purge`, with its snapshots \
+                          `--with-snapshots`).";
 /// A week to buy disks.
 const FULL_DAYS: u64 = 7;
 
@@ -254,7 +255,8 @@ impl Found {
                         "Pool {name} has stopped writing after a failure beyond what its layout can lose."
                     ),
                     impact: "Writes to its volumes fail; reads go on where copies are left.",
-                    action: "Repair its disks (cable, controller, space below a file), then export the pool and import it again.",
+                    action: "Repair its disks (cable, controller, space below a file), then export the pool, which disconnects its clients, and import it \
+                             again (`forebay pool import POOL DISK…`).",
                     command: format!("forebay pool export {name}"),
                 },
             ),

@@ -125,8 +125,16 @@ pub fn damaged(ranges: &[DamagedRange], places: u64) {
 
 pub(super) fn scrub_words(scrub: &Scrub) -> String {
     let (state, done) = (word(&scrub.state), show_size(scrub.done_bytes));
-    let found = found_words(scrub);
-    format!("{state}, {done} read, {found}, since {} UTC", show_time(scrub.since_unix_ms))
+    let (found, begun) = (found_words(scrub), show_time(scrub.since_unix_ms));
+    match (scrub.state, scrub.ended_unix_ms) {
+        (ScrubState::Running | ScrubState::Paused, _) => {
+            // Every copy counts, and what is written meanwhile.
+            let all = show_size(scrub.used_bytes);
+            format!("{state}, {done} of about {all} read, {found}, begun {begun} UTC")
+        }
+        (_, Some(ended)) => format!("{state} {} UTC, {done} read, {found}, begun {begun}", show_time(ended)),
+        (_, None) => format!("{state}, {done} read, {found}, begun {begun} UTC"),
+    }
 }
 
 pub(super) fn schedule_words(schedule: &ScrubSchedule) -> String {

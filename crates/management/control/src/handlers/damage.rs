@@ -74,8 +74,8 @@ pub fn of_pool(pool: &engine::PoolStatus) -> api::Condition {
     let reason = if pool.damage.open > 0 { "DataLost" } else { "LossAccepted" };
     let are = if places == 1 { "place is" } else { "places are" };
     let message = format!(
-        "{places} {are} lost: no disk has them right, and reading them fails. 'forebay pool status {name} --errors' lists whose they are. \
-         Restore them from a backup; what is written anew is right again."
+        "{places} {are} lost: no disk has what was there, and reading it fails. 'forebay pool status {name} --errors' lists whose it is. \
+         Restore it from a backup; what is written anew is right again."
     );
     condition("Intact", false, reason, message)
 }
