@@ -115,13 +115,14 @@ impl Shard {
     pub async fn deletion_task(self: Rc<Self>) {
         let mut order = Order::default();
         loop {
-            self.note_deletion();
             while !self.stopping.get() && !self.is_suspended() {
                 if let Some(dataset) = self.next_gone() {
+                    self.begin_deleting();
                     if self.lay_to_rest(&dataset).await.is_err() {
                         break;
                     }
                 } else if let Some(snapshot) = self.next_deleted(&mut order).await {
+                    self.begin_deleting();
                     order.goes(&snapshot);
                     match self.delete_snapshot(&snapshot).await {
                         Ok(()) => {}
@@ -136,8 +137,14 @@ impl Shard {
             if self.stopping.get() {
                 return;
             }
+            self.deletes.set(false);
             self.deletion_work.wait().await;
         }
+    }
+
+    fn begin_deleting(&self) {
+        self.deletes.set(true);
+        self.note_deletion();
     }
 
     fn tell_stuck(&self, snapshot: &Snapshot, error: IoError) {

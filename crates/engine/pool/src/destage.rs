@@ -167,7 +167,7 @@ impl Shard {
                 seen.set(now());
             }
             // As long as frees are on their way, the pool is not full.
-            let frees = self.expects_space();
+            let frees = self.expects_space() || self.expects_deletions();
             let most = if frees { STALLED_CHECKPOINTS_FREEING } else { STALLED_CHECKPOINTS };
             let has_tried = self.staged_bytes.get() == 0 || tries >= seen.get().2 + STALLED_TRIES;
             checkpoints >= seen.get().1 + most && has_tried
@@ -247,12 +247,17 @@ impl Shard {
             || snapshots.deleting().any(|snapshot| !snapshot.stuck.get())
     }
 
-    /// Tells the pool's other shards that space comes back from something that this one deletes: with the next checkpoint but one, and chunks that are
+    /// Tells the pool's other shards that space comes back from what this one is deleting (not from what waits for something that cannot go): with the next checkpoint but one, and chunks that are
     /// empty then leave with one of the next.
     pub fn note_deletion(&self) {
-        if self.is_deleting() {
+        if self.deletes.get() {
             self.shared.note_deletion(self.checkpoints.get() + 4);
         }
+    }
+
+    /// Whether some shard of the pool is deleting something, or a chunk that became free may still come.
+    pub fn expects_deletions(&self) -> bool {
+        self.shared.deletes_until() > self.checkpoints.get()
     }
 
     /// Whether so many blocks could ever go to the log at once.

@@ -137,7 +137,7 @@ impl Shard {
             let _waiting = Waiting::new(self, places.units());
             let mut next_checkpoint = false;
             if (self.expects_space()
-                || self.shared.deletes_until() > self.checkpoints.get()
+                || (self.expects_deletions() && !self.waits_for_moving())
                 || (claim == Claim::Ordinary && self.expects_changes())
                 || self.expects_easing(waited)
                 || self.yields_to_log(claim)

@@ -140,6 +140,8 @@ pub(crate) struct Shard {
     /// Those that the running checkpoint seals.
     pub sealed_snapshots: RefCell<Vec<DatasetRecord>>,
     pub deletion_work: Signal,
+    /// Whether something is being deleted now.
+    pub deletes: Cell<bool>,
     pub turns: Rc<Turns>,
     /// Of the pool's own tasks, by their place in [`Task::ALL`]; none before a task has begun.
     pub task_flows: [OnceCell<Flow>; Task::ALL.len()],
@@ -337,6 +339,7 @@ impl Shard {
             snapshots: RefCell::new(parts.snapshots),
             sealed_snapshots: RefCell::default(),
             deletion_work: Signal::default(),
+            deletes: Cell::new(false),
             turns,
             task_flows: Default::default(),
             sample: RefCell::default(),
