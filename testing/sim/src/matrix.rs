@@ -542,7 +542,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "read-error",
-        fault: "I/O error at the n-th read",
+        fault: "I/O error at the n-th read, in half of the cases with no redundancy left",
         holds: "W H",
         applies: always,
         run: disk::read_error,

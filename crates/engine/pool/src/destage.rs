@@ -35,6 +35,9 @@ const STALLED_CHECKPOINTS: u64 = 3;
 const STALLED_TRIES: u64 = 16;
 /// Checkpoints, while space is being given back.
 const STALLED_CHECKPOINTS_FREEING: u64 = 64;
+/// In how many checkpoints the space of what is deleted comes back: it is free after the second, and a chunk that is empty then leaves its shard with one of
+/// the next two.
+const CHECKPOINTS_TO_LEAVE: u64 = 4;
 /// How full the log is when clients get no chunks and clear nothing any more.
 const FULL_PERMILLE: u64 = 875;
 /// How long an export waits for room in the log while no checkpoint makes progress.
@@ -247,11 +250,11 @@ impl Shard {
             || snapshots.deleting().any(|snapshot| !snapshot.stuck.get())
     }
 
-    /// Tells the pool's other shards that space comes back from what this one is deleting (not from what waits for something that cannot go): with the next checkpoint but one, and chunks that are
-    /// empty then leave with one of the next.
+    /// Tells the pool's other shards that space comes back from what this one is deleting. What waits for something that cannot go
+    /// does not count.
     pub fn note_deletion(&self) {
         if self.deletes.get() {
-            self.shared.note_deletion(self.checkpoints.get() + 4);
+            self.shared.note_deletion(self.checkpoints.get() + CHECKPOINTS_TO_LEAVE);
         }
     }
 

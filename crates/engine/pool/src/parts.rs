@@ -165,7 +165,7 @@ impl Shard {
         while in_part() {
             let Some(found) = self.look(dataset, block, reader).await? else { continue };
             if is_stale {
-                // A checkpoint may have the leaf: while it has, nobody knows what is newest; and when it has failed, nobody will.
+                // A checkpoint may have the leaf: while it has, what is newest is not known; once it has failed, it never will be.
                 if self.is_suspended() {
                     return Err(IoError::Suspended);
                 }
@@ -219,8 +219,9 @@ impl Shard {
         Ok(true)
     }
 
-    /// Completes those of the blocks that are staged in part, so many at a time; the caller has them locked, and stores them as they are then. What no disk gives
-    /// is looked for again after each pause: the error may be one that passes, and what stands there is given back when something takes its place.
+    /// Completes those of the blocks that are staged in part, so many at a time. The blocks are locked until they are stored. What no
+    /// disk gives is looked for again after each pause: the error may be one that passes, and the place that has it is freed once
+    /// something takes its place.
     pub async fn complete_all(
         &self,
         runs: impl Iterator<Item = (&Rc<Dataset>, Range<u64>)>,

@@ -583,7 +583,7 @@ impl Control {
         self.event(severity, "pool.scrubbed", self.name(), message);
         if shards.passed_over > 0 {
             let message = format!(
-                "the parity of {} chunks was not compared: clients were writing there, or a disk did not answer. Look at 'forebay disk list' for errors, then \
+                "parity was not compared in {} of the pool's chunks: clients were writing there, or a disk did not answer. Look at 'forebay disk list' for errors, then \
                  run 'forebay pool scrub {}' again when less is written",
                 shards.passed_over,
                 self.name()
