@@ -18,6 +18,7 @@ pub mod numbers;
 mod oracle;
 #[cfg(test)]
 mod oracle_test;
+mod registry;
 mod rows_acknowledged;
 mod rows_cache;
 mod rows_combined;

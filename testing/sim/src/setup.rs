@@ -55,6 +55,8 @@ pub struct Setup {
     pub management: bool,
     /// Whether sync policies change on the way, of volumes and of a project, and volumes are zeroed whole.
     pub policies: bool,
+    /// Whether items of the pool's registry change on the way.
+    pub registry: bool,
     /// Whether ready tasks run in a drawn order.
     pub shuffle: bool,
     /// Whether a second group joins, of another width and of larger disks.
@@ -100,6 +102,7 @@ impl Setup {
             requests: pick(&[512, 512, 512, 24]) as usize,
             table_records: pick(&[0, 24, 48]),
             datasets_max: None,
+            registry: pick(&[0, 0, 1]) == 1,
         }
     }
 
@@ -227,6 +230,7 @@ impl Setup {
         add("compression", self.compression == drawn.compression, compression);
         add("management", self.management == drawn.management, self.management.to_string());
         add("policies", self.policies == drawn.policies, self.policies.to_string());
+        add("registry", self.registry == drawn.registry, self.registry.to_string());
         add("second", self.second == drawn.second, self.second.to_string());
         add("strict-turns", self.strict_turns == drawn.strict_turns, self.strict_turns.to_string());
         add("table-records", self.table_records == drawn.table_records, self.table_records.to_string());
@@ -257,6 +261,7 @@ impl Setup {
             "compression" => self.compression = Some(value.parse().map_err(|_| bad())?),
             "management" => self.management = truth()?,
             "policies" => self.policies = truth()?,
+            "registry" => self.registry = truth()?,
             "second" => self.second = truth()?,
             "strict-turns" => self.strict_turns = truth()?,
             "table-records" => self.table_records = number()?,

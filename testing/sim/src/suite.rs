@@ -67,6 +67,7 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         | Bug::ChunkEntryStale
         | Bug::EntryCountsStale
         | Bug::TableWithoutMiddle => &["limits", "power-loss"],
+        Bug::RegistryLeafForgotten | Bug::RegistryNotReplayed => &["limits", "power-loss"],
         Bug::TableHomeStale => &["replaced", "grown", "group-removed"],
         Bug::LostRestBecomesZeros => &["rot-serving", "unreadable"],
         Bug::RestLookedForOnce | Bug::CheckpointLooksOnce => &["read-error"],
@@ -138,6 +139,7 @@ fn shaped(bug: Bug, mut setup: Setup) -> Setup {
     match bug {
         // These concern volumes whose clients ask for durability themselves.
         Bug::FuaIgnored => setup.sync = Some(SyncPolicy::Standard),
+        Bug::RegistryLeafForgotten | Bug::RegistryNotReplayed => setup.registry = true,
         Bug::ResizeNotLogged | Bug::CatalogBeforeTree => setup.management = true,
         Bug::SkipLogFlush | Bug::SkipDataFlush | Bug::AckBeforeFlush | Bug::ReplaySkipsLastFrame => {
             setup.sync = Some(SyncPolicy::Always);

@@ -8,6 +8,7 @@
 use crate::content::{SECTOR, Seen, fill, parse};
 use crate::harness::{Conditions, Failure, LIMIT, engine_of, host, in_world};
 use crate::oracle::{Judge, NEVER, VolumeModel};
+use crate::registry::AFTERWARDS;
 use crate::setup::{POOL, Setup};
 use crate::workload::{History, append_sectors, read_sectors};
 use forebay_base::Random;
@@ -189,6 +190,7 @@ pub fn verify_in(
         if told("pool.reservation_short") && demand.judge.durability && demand.absent == 0 {
             return Err(Failure::Outcome("less is free than is held for reserved volumes".into()));
         }
+        registry(&engine, &h, demand, told("registry.lost")).await?;
         let mut found = catalog(&rt, &engine, &h, demand, &mut verified).await?;
         let mut random = Random::new(seed);
         if demand.read_only {
@@ -235,6 +237,31 @@ pub fn verify_in(
         offline_check(left, demand.absent, setup)?;
     }
     Ok(verified)
+}
+
+/// Compares the registry with the oracle, and puts something there.
+async fn registry(engine: &Engine, history: &History, demand: Demand, is_lost: bool) -> Result<(), Failure> {
+    let outcome = |what: &str, error: String| Failure::Outcome(format!("{what} the registry: {error}"));
+    if is_lost && !demand.read_errors {
+        return Err(outcome("reading", "parts of it are lost".into()));
+    }
+    let found = engine.items(POOL).await.map_err(|error| outcome("reading", error.to_string()))?;
+    let may = (demand.judge.durability && !is_lost, demand.judge.whole && !is_lost);
+    history.registry.judge(&found, demand.at, may).map_err(Failure::Content)?;
+    if history.registry.puts.is_empty() || demand.read_only {
+        return Ok(());
+    }
+    let (key, value) = (AFTERWARDS.to_string(), vec![7; 600]);
+    let put = engine.put_items(POOL, [(key.clone(), Some(value.clone()))].into()).await;
+    let now = engine.items(POOL).await.map_err(|error| outcome("reading", error.to_string()))?;
+    match put {
+        Ok(()) if now.get(&key) == Some(&value) => Ok(()),
+        Ok(()) => Err(Failure::Content("the registry does not have what was just put there".into())),
+        // In a full pool there may be none for it; then it is not there.
+        Err(error) if error.kind == ErrorKind::NoSpace && now == found => Ok(()),
+        Err(_) if demand.read_errors => Ok(()),
+        Err(error) => Err(outcome("changing", error.to_string())),
+    }
 }
 
 /// Compares the catalog and all contents with the oracle.

@@ -6,10 +6,12 @@
 
 mod filling;
 mod policies;
+mod registry;
 
 use crate::content::{SECTOR, fill};
 use crate::harness::{Failure, FirstFailure, TELL_EVENTS, all};
 use crate::oracle::{Effect, End, NEVER, Span, VolumeModel};
+use crate::registry::Registry;
 use crate::setup::{POOL, Setup};
 use forebay_base::{GIB, MIB, Random};
 use forebay_pool::{
@@ -26,6 +28,7 @@ use std::time::Duration;
 #[derive(Clone, Default, Debug)]
 pub struct History {
     pub volumes: Vec<VolumeModel>,
+    pub registry: Registry,
     pub ticks: u64,
 }
 
@@ -51,9 +54,10 @@ pub struct Mix {
     pub checkpoint: u64,
     pub pause: u64,
     pub manage: u64,
-    /// Where the setup says so: another sync policy, of a volume or of its project; zeros over all of a volume.
+    /// Where the setup says so: another sync policy, of a volume or of its project; zeros over all of a volume; a change of the registry.
     pub policy: u64,
     pub wipe: u64,
+    pub registry: u64,
 }
 
 impl Mix {
@@ -70,6 +74,7 @@ impl Mix {
         manage: 0,
         policy: 0,
         wipe: 0,
+        registry: 0,
     };
 }
 
@@ -87,6 +92,7 @@ impl Default for Mix {
             manage: 4,
             policy: 8,
             wipe: 5,
+            registry: 8,
         }
     }
 }
@@ -118,6 +124,8 @@ pub struct Clients {
     live: RefCell<Vec<Live>>,
     left: Cell<u64>,
     named: Cell<usize>,
+    /// Whether a change of the registry is under way.
+    changes_registry: Cell<bool>,
     failure: FirstFailure,
     /// Operations that failed in a way that the tolerance excuses.
     pub excused: Cell<u64>,
@@ -145,6 +153,7 @@ impl Clients {
             live: RefCell::default(),
             left: Cell::new(0),
             named: Cell::new(0),
+            changes_registry: Cell::new(false),
             failure: FirstFailure::default(),
             excused: Cell::new(0),
             refused: Cell::new(0),
@@ -224,6 +233,7 @@ impl Clients {
             manage,
             if self.setup.policies { mix.policy } else { 0 },
             if self.setup.policies { mix.wipe } else { 0 },
+            if self.setup.registry { mix.registry } else { 0 },
         ];
         let mut draw = self.below(weights.iter().sum());
         let kind = weights.iter().position(|&weight| {
@@ -249,7 +259,8 @@ impl Clients {
             7 => self.rt.sleep(Duration::from_micros(self.below(2000))).await,
             8 => self.manage(&live).await,
             9 => self.change_policy(&live).await,
-            _ => self.wipe(&live).await,
+            10 => self.wipe(&live).await,
+            _ => self.change_registry().await,
         }
         if self.below(4) == 0 {
             yield_now().await;

@@ -3,6 +3,7 @@
 //! Reading is a staircase: bytes → [`Label::decode`] (magic, version, checksum, own address) → the caller
 //! compares pool, disk and generation with the other disks.
 
+use crate::feature::{FEATURES_MAX, Feature};
 use crate::layout::{CHUNK_BYTES_MAX, DISK_GRAIN, DiskLayout, LABEL_REGION, UNIT};
 use crate::superblock::Owner;
 use forebay_base::codec::{Reader, Truncated, Writer};
@@ -12,17 +13,17 @@ use std::iter::successors;
 
 /// Bytes of the longest label.
 const LABEL_BYTES_MAX: usize =
-    (HEADER + GROUPS_MAX * GROUP_BYTES + DISKS_MAX * DISK_BYTES).next_multiple_of(UNIT as usize);
+    (HEADER + GROUPS_MAX * GROUP_BYTES + DISKS_MAX * DISK_BYTES + FEATURES_MAX * FEATURE_BYTES)
+        .next_multiple_of(UNIT as usize);
 const _: () = assert!(LABEL_BYTES_MAX as u64 <= LABEL_REGION);
 const MAGIC: &[u8; 8] = b"FOREBAY\x01";
 /// 1 were development versions.
 const VERSION: u16 = 2;
-/// Incompatible features that this version knows: none beyond the format itself.
-pub const FEATURES: u64 = 0;
 const CHECKSUM_AT: usize = 16;
 const HEADER: usize = 256;
 const GROUP_BYTES: usize = 64;
 const DISK_BYTES: usize = 64;
+const FEATURE_BYTES: usize = 64;
 pub const GROUPS_MAX: usize = 256;
 pub const DISKS_MAX: usize = 4096;
 const NAME_BYTES: usize = 64;
@@ -163,8 +164,8 @@ impl DiskEntry {
 /// The decoded label.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Label {
-    /// Incompatible features that the pool may use: bits of [`FEATURES`].
-    pub features: u64,
+    /// What the pool uses beyond the format itself, at most [`FEATURES_MAX`].
+    pub features: Vec<Feature>,
     pub pool: Id,
     pub pool_name: String,
     /// This disk's index in `disks`.
@@ -186,8 +187,10 @@ pub enum LabelError {
     Absent,
     /// Written by a development version, whose pools are not imported any more.
     TooOld { version: u16 },
-    /// Written by a newer version, or with features this one does not understand.
-    TooNew { version: u16, features: u64 },
+    /// Written by a newer version.
+    TooNew { version: u16 },
+    /// The pool uses something that this version does not know.
+    Needs(Feature),
     /// The checksum or the recorded address is wrong, or a field is impossible.
     Damaged,
 }
@@ -203,19 +206,23 @@ impl Label {
     /// [`GROUPS_MAX`], which creation refuses.
     pub fn encode(&self, at: u64) -> Vec<u8> {
         assert!(
-            self.groups.len() <= GROUPS_MAX && self.disks.len() <= DISKS_MAX,
+            self.groups.len() <= GROUPS_MAX
+                && self.disks.len() <= DISKS_MAX
+                && self.features.len() <= FEATURES_MAX,
             "a pool beyond the label's limits"
         );
-        let len = HEADER + self.groups.len() * GROUP_BYTES + self.disks.len() * DISK_BYTES;
+        let entries = self.groups.len() * GROUP_BYTES + self.disks.len() * DISK_BYTES;
+        let len = HEADER + entries + self.features.len() * FEATURE_BYTES;
         let mut bytes = vec![0; len.next_multiple_of(UNIT as usize)];
         let len = bytes.len() as u32;
         let mut w = Writer::new(&mut bytes);
         w.bytes(MAGIC).u16(VERSION).u16(HEADER as u16).u32(len).zeros(16);
         assert_eq!(w.position(), CHECKSUM_AT + 16);
-        w.u64(0).u64(0).u64(self.features).u64(at);
+        w.zeros(24).u64(at);
         w.u128(self.pool.0).u64(self.generation).u64(self.created.0);
         w.u16(self.disk).u16(self.shards).u16(self.groups.len() as u16).u16(self.disks.len() as u16);
         w.text(&self.pool_name, NAME_BYTES).u64(self.owner.epoch).u16(self.owner.node);
+        w.u16(self.features.len() as u16);
         w.zeros(HEADER - w.position());
         for group in &self.groups {
             w.u8(group.role).u8(group.data).u8(group.redundancy).u8(u8::from(group.leaving)).u32(0);
@@ -226,6 +233,7 @@ impl Label {
             w.u64(disk.size).u32(disk.sector_physical).u64(disk.stale_since);
             w.u16(disk.heir_of.map_or(0, |heir| heir + 1)).bytes(&disk.enclosure.0).zeros(6);
         }
+        self.features.iter().for_each(|feature| feature.encode(&mut w));
         let sum = Checksum::of(&bytes);
         bytes[CHECKSUM_AT..CHECKSUM_AT + 16].copy_from_slice(&sum.0.to_le_bytes());
         bytes
@@ -260,12 +268,12 @@ impl Label {
         if sum != Checksum::of_with_hole(bytes, CHECKSUM_AT).0 {
             return Err(LabelError::Damaged);
         }
-        let (_compatible, _read_only, features, own) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);
+        let (_, own) = (r.bytes(24)?, r.u64()?);
         if version < VERSION {
             return Err(LabelError::TooOld { version });
         }
-        if version != VERSION || features & !FEATURES != 0 {
-            return Err(LabelError::TooNew { version, features });
+        if version != VERSION {
+            return Err(LabelError::TooNew { version });
         }
         if own != at || header as usize != HEADER || length as usize != bytes.len() {
             return Err(LabelError::Damaged);
@@ -275,13 +283,23 @@ impl Label {
         let (disk, shards, groups, disks) = (r.u16()?, r.u16()?, r.u16()? as usize, r.u16()? as usize);
         let pool_name = r.text(NAME_BYTES)?;
         let owner = Owner { epoch: r.u64()?, node: r.u16()? };
+        let features = usize::from(r.u16()?);
         if groups == 0
             || groups > GROUPS_MAX
             || disks > DISKS_MAX
+            || features > FEATURES_MAX
             || disk as usize >= disks
             || !(1..=32).contains(&shards)
         {
             return Err(LabelError::Damaged);
+        }
+        // First of all: what stands in the others may be what is not known.
+        let entries = groups * GROUP_BYTES + disks * DISK_BYTES;
+        let mut r = Reader::new(bytes.get(HEADER + entries..).ok_or(LabelError::Damaged)?);
+        let features = (0..features).map(|_| Feature::decode(&mut r)?.ok_or(LabelError::Damaged));
+        let features = features.collect::<Result<Vec<_>, _>>()?;
+        if let Some(unknown) = features.iter().find(|feature| !feature.may_be_read()) {
+            return Err(LabelError::Needs(*unknown));
         }
         let mut r = Reader::new(&bytes[HEADER..]);
         let groups = (0..groups).map(|_| decode_group(&mut r)).collect::<Result<Vec<_>, _>>()?;
@@ -335,6 +353,7 @@ fn decode_disk(r: &mut Reader, groups: &[GroupEntry]) -> Result<DiskEntry, Label
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::feature::Compatibility;
 
     fn sample() -> Label {
         let disk = DiskEntry {
@@ -351,7 +370,7 @@ mod tests {
         let (slot_bytes, cell_bytes) = (1 << 22, 1 << 22);
         let group = GroupEntry { role: 0, data: 1, redundancy: 1, slot_bytes, cell_bytes, leaving: true };
         Label {
-            features: FEATURES,
+            features: vec![Feature::new(Compatibility::ReadOnly, "more")],
             pool: Id(1 << 100),
             pool_name: "tank".into(),
             disk: 1,
@@ -375,6 +394,16 @@ mod tests {
             damaged[at] ^= 1;
             assert!(Label::decode(&damaged, 65536).is_err(), "byte {at}");
         }
+    }
+
+    #[test]
+    fn what_is_not_known_is_said_by_its_name() {
+        let needed = Feature::new(Compatibility::Incompatible, "wide-pointers");
+        let known = Feature::new(Compatibility::Compatible, "hints");
+        let label = Label { features: vec![known, needed], ..sample() };
+        assert_eq!(Label::decode(&label.encode(0), 0), Err(LabelError::Needs(needed)));
+        let label = Label { features: vec![known], ..label };
+        assert_eq!(Label::decode(&label.encode(0), 0), Ok(label));
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! flush between, so that a torn write leaves a whole one. A superblock slot is written by every checkpoint.
 //! What a superblock says is the pool's business: here it is a checked payload.
 
+mod feature;
 mod health;
 mod label;
 mod layout;
@@ -21,10 +22,11 @@ mod member;
 mod overlay;
 mod superblock;
 
+pub use feature::{Compatibility, FEATURES_MAX, Feature};
 pub use health::{ErrorCounts, Health};
 pub use label::{
-    DISKS_MAX, DiskEntry, DiskStatus, ENCLOSURE_BYTES, Enclosure, FEATURES, GROUPS_MAX, GroupEntry, Label,
-    LabelError, most_lacking,
+    DISKS_MAX, DiskEntry, DiskStatus, ENCLOSURE_BYTES, Enclosure, GROUPS_MAX, GroupEntry, Label, LabelError,
+    most_lacking,
 };
 pub use layout::{
     DISK_BYTES_MIN, DISK_GRAIN, DiskLayout, HEAD_BYTES, LABEL_REGION, LayoutError, SUPERBLOCKS_BYTES,

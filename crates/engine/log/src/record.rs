@@ -6,9 +6,10 @@
 //! 3 Clear   1 kind | 8 dataset | 8 first block | 8 count
 //! 4 Put     1 kind | 8 dataset | 4 length | dataset record
 //! 5 Parts   1 kind | 8 dataset | 8 block | 4 bytes per block | 4 count | count × (4 byte in the block, 4 length) | the bytes, one after the other
-//! 6 Grant   1 kind | 160 chunk table entry
+//! 6 Grant   1 kind | 192 chunk table entry
 //! 7 Plug    1 kind | 4 chunk | 4 count | count × (1 slot, 8 byte in the slot, 4 length) | the bytes, one after the other
 //! 8 Plugged 1 kind
+//! 9 Items   1 kind | 4 count | count × (2 bytes of the key, 4 of the value, all ones when it is gone) | of each the key and the value
 //! ```
 //!
 //! A dataset is named by its number in the shard's catalogue. Records carry absolute positions and pointers: applying one
@@ -39,7 +40,12 @@ pub enum Record<'a> {
     Plug { chunk: u32, pieces: Vec<PlugPiece<'a>> },
     /// The bytes of the last [`Record::Plug`] are in place.
     Plugged,
+    /// Items of the pool's registry have these values, or are gone.
+    Items { items: Vec<Item<'a>> },
 }
+
+/// A key, and a value if there is one.
+pub type Item<'a> = (&'a [u8], Option<&'a [u8]>);
 
 /// Bytes for one slot of a chunk.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -55,6 +61,10 @@ pub struct PlugPiece<'a> {
 const PART_HEADER: usize = 8;
 /// Encoded bytes of a [`PlugPiece`] without its contents.
 const PIECE_HEADER: usize = 13;
+/// Encoded bytes of an item without key and value.
+const ITEM_HEADER: usize = 6;
+/// What stands for the length of a value where there is none.
+const GONE: u32 = u32::MAX;
 
 /// A frame whose checksum is right holds something impossible: written by a newer version, or our bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,6 +92,10 @@ impl Record<'_> {
                 9 + pieces.iter().map(|piece| PIECE_HEADER + piece.bytes.len()).sum::<usize>()
             }
             Record::Plugged => 1,
+            Record::Items { items } => {
+                let bytes = |(key, value): &Item<'_>| ITEM_HEADER + key.len() + value.map_or(0, <[u8]>::len);
+                5 + items.iter().map(bytes).sum::<usize>()
+            }
         }
     }
 
@@ -133,6 +147,15 @@ impl Record<'_> {
             }
             Record::Plugged => {
                 w.u8(8);
+            }
+            Record::Items { items } => {
+                w.u8(9).u32(items.len() as u32);
+                for (key, value) in items {
+                    w.u16(key.len() as u16).u32(value.map_or(GONE, |value| value.len() as u32));
+                }
+                for (key, value) in items {
+                    w.bytes(key).bytes(value.unwrap_or_default());
+                }
             }
         }
     }
@@ -193,6 +216,20 @@ impl Record<'_> {
                 Record::Plug { chunk, pieces: pieces.collect::<Result<_, RecordError>>()? }
             }
             8 => Record::Plugged,
+            9 => {
+                let count = r.u32()? as usize;
+                if count.saturating_mul(ITEM_HEADER) > r.remaining() {
+                    return Err(RecordError);
+                }
+                let headers: Vec<(u16, u32)> =
+                    (0..count).map(|_| Ok((r.u16()?, r.u32()?))).collect::<Result<_, RecordError>>()?;
+                let items = headers.into_iter().map(|(key, value)| {
+                    let key = r.bytes(key.into())?;
+                    let value = if value == GONE { None } else { Some(r.bytes(value as usize)?) };
+                    Ok((key, value))
+                });
+                Record::Items { items: items.collect::<Result<_, RecordError>>()? }
+            }
             _ => return Err(RecordError),
         })
     }
@@ -236,13 +273,14 @@ mod tests {
                 ],
             },
             Record::Plugged,
+            Record::Items { items: vec![(b"host/1", Some(b"{}")), (b"host/2", None), (b"k", Some(b""))] },
         ];
         let mut bytes = vec![0; records.iter().map(Record::len).sum()];
         let mut w = Writer::new(&mut bytes);
         records.iter().for_each(|record| record.encode(&mut w));
-        assert_eq!(decode_records(&bytes, 8), Ok(records));
-        assert!((0..bytes.len()).all(|len| decode_records(&bytes[..len], 8).is_err()));
-        assert_eq!(decode_records(&bytes, 7), Err(RecordError), "left-over bytes");
+        assert_eq!(decode_records(&bytes, 9), Ok(records));
+        assert!((0..bytes.len()).all(|len| decode_records(&bytes[..len], 9).is_err()));
+        assert_eq!(decode_records(&bytes, 8), Err(RecordError), "left-over bytes");
         assert_eq!(
             decode_records(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255], 1),
             Err(RecordError)

@@ -41,14 +41,19 @@ pub(crate) async fn open_disk(
         }
         Probe::Blank(
             _,
-            Some(LabelError::TooOld { .. } | LabelError::TooNew { .. } | LabelError::Damaged),
+            Some(
+                LabelError::TooOld { .. }
+                | LabelError::TooNew { .. }
+                | LabelError::Needs(_)
+                | LabelError::Damaged,
+            ),
         ) => {
             return Err(unsafe_to(
                 path,
                 "the disk has the label of a pool that is damaged, or that another version of forebay wrote",
             ));
         }
-        Probe::Blank(disk, _) => {
+        Probe::Blank(disk, None | Some(LabelError::Absent)) => {
             check_empty(rt, path, &disk).await?;
             disk
         }

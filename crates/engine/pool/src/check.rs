@@ -12,6 +12,7 @@ use crate::assembly::assemble;
 use crate::error::Error;
 use crate::format::ShardRoot;
 use crate::import::{Found, Probe, build_array, lines, open_error, probe};
+use crate::items::read_items;
 use crate::open::{
     FrameReader, StoredCatalog, StoredChunks, log_ring, read_catalog, read_chunk_table, read_damage,
 };
@@ -169,6 +170,12 @@ impl Checker {
                 self.reach(&mut space, ptr, "a node of the table of what is lost");
             }),
             Err(error) => self.report.problem(format!("shard {index}: the table of what is lost: {error}")),
+        }
+        let chunk = |id: ChunkId| space.chunks.get(&id).map(|(entry, _)| entry);
+        let (items, lost) = read_items(&self.array, (self.pool, index), &root.registry, chunk).await;
+        items.tree().all().for_each(|(_, ptr)| _ = self.reach(&mut space, ptr, "a node of the registry"));
+        if let Some(error) = lost {
+            self.report.problem(format!("shard {index}: part of the registry is lost: {error}"));
         }
         self.trees(&mut space, &records).await;
         self.bitmaps(index, &space, &entries).await;

@@ -114,7 +114,7 @@ impl Shard {
     /// Writes what was frozen. Durable, and unreachable until the superblock says otherwise.
     pub async fn write_checkpoint(self: &Rc<Self>, generation: u64) -> Result<ShardRoot, IoError> {
         let frozen = self.frozen.borrow_mut().take().expect("frozen before it is written");
-        let FrozenShard { datasets, mut catalog, tail, cut, unflushed } = frozen;
+        let FrozenShard { datasets, mut catalog, items, tail, cut, unflushed } = frozen;
         let mut writer = NodeWriter { shard: self, ready: Vec::new(), touched: unflushed };
         let mut tables = self.tables.take();
         let mut catalog_early = None;
@@ -148,6 +148,7 @@ impl Shard {
             None => self.write_catalog(&mut writer, &mut tables, &catalog).await?,
         };
         let damage = self.write_damage(&mut writer).await?;
+        let registry = self.write_items(&mut writer, items).await?;
         writer.write().await?;
         self.seal_log(tail.position);
         let table = self.write_chunks(&mut writer, generation, &mut tables).await?;
@@ -161,7 +162,7 @@ impl Shard {
         let cut = if active(Bug::LogCutTooFar) { cut + 1 } else { cut };
         let (sealed, scrub) = (self.sealed.get(), self.scrub.at.get());
         let next_number = self.next_number.get().saturating_sub(active(Bug::NumberComesBack).into());
-        Ok(ShardRoot { catalog: root, table, tail, cut, sealed, scrub, damage, next_number })
+        Ok(ShardRoot { catalog: root, table, tail, cut, sealed, scrub, damage, registry, next_number })
     }
 
     /// Writes what is frozen of a dataset, or of who has its tree now, and says in its record what became of it. What it lets go of is

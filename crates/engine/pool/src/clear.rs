@@ -1,9 +1,9 @@
 //! Blocks that are given back: those that clients discard, and those that hold nothing but zeros.
 
 use crate::Engine;
-use crate::commit::{Change, Entry};
 use crate::control::Control;
 use crate::destage::LogClaim;
+use crate::entry::{Change, Entry};
 use crate::error::{Error, ErrorKind, IoError};
 use crate::progress::WorkProgress;
 use crate::read::Reader;

@@ -8,6 +8,7 @@ use crate::flash::bytes_min;
 use crate::format::{SHARDS_MAX, ShardRoot, Super};
 use crate::import::{build_array, lines};
 use crate::index::{Datasets, Snapshots};
+use crate::items::Items;
 use crate::registry::PoolShared;
 use crate::retention::PoolClock;
 use crate::sectors::{check_sectors, given, put_sectors, sector_of};
@@ -18,8 +19,8 @@ use crate::tables::{Tables, table_nodes};
 use crate::volumes::check_name;
 use forebay_base::{GIB, Id, KIB, MIB};
 use forebay_device::{
-    DISKS_MAX, DiskEntry, DiskLayout, DiskStatus, ENCLOSURE_BYTES, Enclosure, FEATURES, GroupEntry, Label,
-    LayoutError, Owner, SUPERBLOCKS_BYTES, SuperblockSlot, UNIT, write_label, write_superblock,
+    DISKS_MAX, DiskEntry, DiskLayout, DiskStatus, ENCLOSURE_BYTES, Enclosure, GroupEntry, Label, LayoutError,
+    Owner, SUPERBLOCKS_BYTES, SuperblockSlot, UNIT, write_label, write_superblock,
 };
 use forebay_log::{Chain, Ring};
 use forebay_runtime::{Cores, Disk, Rt};
@@ -227,7 +228,7 @@ pub(crate) async fn create(
     put_in_boxes(&mut entries, spec.paths(), &spec.enclosures);
     put_sectors(&mut entries, spec.paths(), &spec.sectors);
     let label = Label {
-        features: FEATURES,
+        features: Vec::new(),
         pool: Id::from_random(rt.random(), rt.random()),
         pool_name: spec.name.clone(),
         disk: 0,
@@ -347,6 +348,7 @@ async fn format_shards(
         let log = Log::new(ring, ring_chunks, start, 0);
         let parts = ShardParts {
             damage: Damage::default(),
+            items: Items::default(),
             space,
             datasets: Datasets::default(),
             snapshots: Snapshots::default(),

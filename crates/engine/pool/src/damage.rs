@@ -16,6 +16,7 @@
 use crate::control::Control;
 use crate::dataset::Dataset;
 use crate::error::Error;
+use crate::open::is_node_place;
 use crate::parts::IN_PART;
 use crate::record::DatasetRecord;
 use crate::shard::Shard;
@@ -27,7 +28,7 @@ use forebay_base::codec::{Reader, Writer};
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Id, Nanos, WallTime};
 use forebay_device::UNIT;
-use forebay_space::{Addr, ChunkEntry, ChunkId, ChunkKind, Ptr};
+use forebay_space::{Addr, ChunkEntry, ChunkId, Ptr};
 use forebay_tree::{FANOUT, NODE_BODY};
 use futures_util::future::select;
 use std::collections::{BTreeMap, BTreeSet};
@@ -171,7 +172,7 @@ impl Damage {
     /// Of a table that cannot be read: its root goes with the next checkpoint.
     pub fn unknown<'a>(root: &Root, chunk: impl Fn(ChunkId) -> Option<&'a ChunkEntry>) -> Damage {
         let mut damage = Damage { is_changed: true, ..Damage::default() };
-        if chunk(root.at.ptr.addr().chunk()).is_some_and(|entry| entry.kind == ChunkKind::Node) {
+        if is_node_place(&root.at.ptr, chunk) {
             damage.tree.put((root.height.into(), 0), Some(root.at.ptr));
         }
         damage

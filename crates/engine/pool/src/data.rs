@@ -3,7 +3,7 @@
 //! Large writes bring their data to disk before they queue: their commit is a frame and a flush, and the device goes on with the data of
 //! the next ones meanwhile. What the pool itself moves is flushed before it queues as well: no client's commit waits for these disks.
 
-use crate::commit::Entry;
+use crate::entry::Entry;
 use crate::error::IoError;
 use crate::shard::Shard;
 use crate::turns::Turn;

@@ -12,9 +12,9 @@
 //! between its freeze and its superblock. Left of the cursor the child owns what it shared with the snapshot.
 
 use crate::added::Added;
-use crate::commit::{Change, Entry};
 use crate::dataset::Dataset;
 use crate::deletion_order::Order;
+use crate::entry::{Change, Entry};
 use crate::error::IoError;
 use crate::lineage::Snapshot;
 use crate::record::{DatasetKind, DatasetRecord};

@@ -5,8 +5,8 @@
 //! that is applied, the block leaves the staged set; a crash in between leaves it staged. Oldest frames go first,
 //! because the log's tail cannot pass a frame with staged blocks.
 
-use crate::commit::{Change, Entry};
 use crate::dataset::{Dataset, Staged};
+use crate::entry::{Change, Entry};
 use crate::error::IoError;
 use crate::reserve::Claim;
 use crate::shard::{SPACE_WAITS_MAX, Shard};

@@ -9,9 +9,9 @@
 //! Pointers do not say who points: a pass walks the shard's trees and moves what lies in the closed chunks. Blocks that a
 //! client holds locked are left alone; the chunk then stays, with its holes, for the next time.
 
-use crate::commit::{Change, Entry};
 use crate::control::Control;
 use crate::dataset::Dataset;
+use crate::entry::{Change, Entry};
 use crate::error::{Error, ErrorKind, IoError};
 use crate::interiors::Hidden;
 use crate::pack::Block;

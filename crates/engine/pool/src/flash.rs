@@ -10,7 +10,7 @@
 //!
 //! Memory names each block ([`crate::flash_index`]), and takes an eighth of the shard's for that at most; what it has no room for is lost first.
 
-use crate::commit::Change;
+use crate::entry::Change;
 use crate::flash_index::{Index, Place};
 use crate::flash_segment::{Cached, SEGMENT_BYTES, Segment, UNIT_BYTES, UNITS};
 use crate::parts::IN_PART;

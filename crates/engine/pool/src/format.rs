@@ -6,8 +6,9 @@
 //!   32 last whole scrub 8   40 seconds between scrubs 4   44 seconds in the trash 4
 //!   48 host that has it, or had it last 16   64 that host's name 64   128 pool clock 8   136 zero
 //!   shard: 0 root of the chunk table: a reference with slots 64   64 of the catalogue 32   96 of what is lost 32
-//!          128 levels above their leaves: 1, 1, 1   131 zero 5   136 tail position 8   144 tail sequence 8   152 tail link 16
-//!          168 cut sequence 8   176 sealed sequence 8   184 scrub: dataset number plus one 8, leaf 8   200 next dataset number 8   208 zero
+//!          128 levels above their leaves: 1, 1, 1   131 of the registry 1   132 zero 4   136 tail position 8   144 tail sequence 8   152 tail link 16
+//!          168 cut sequence 8   176 sealed sequence 8   184 scrub: dataset number plus one 8, leaf 8   200 next dataset number 8
+//!          208 root of the registry 32   240 zero
 //!   after the shards: when it was measured 8, small reads 8 and writes 8 a second, bytes read 8 and written 8 a second, window in ns 8,
 //!          one small read and write in ns 8 and 8
 //!   then the last scrub: state 1 (0: none, 1 running, 2 paused, 3 done, 4 stopped), zero 1, disks 2, zero 4, since 8, ended 8, bytes read 8,
@@ -29,7 +30,7 @@ use std::time::Duration;
 
 /// Shards a pool can have: what fits into a superblock.
 pub(crate) const SHARDS_MAX: usize = 32;
-const VERSION: u16 = 4;
+const VERSION: u16 = 5;
 const HEADER: usize = 192;
 const HOST_NAME_BYTES: usize = 64;
 const SHARD_BYTES: usize = 256;
@@ -51,6 +52,8 @@ pub(crate) struct ShardRoot {
     pub catalog: Root,
     /// What is lost.
     pub damage: Root,
+    /// What belongs to the pool beside its data: of shard 0 only.
+    pub registry: Root,
     /// The oldest frame that an import must read.
     pub tail: Chain,
     /// Frames before this sequence are in the trees, but for data that still lives in the log alone.
@@ -105,11 +108,13 @@ impl Super {
             shard.table.at.encode(true, &mut w);
             shard.catalog.at.encode(false, &mut w);
             shard.damage.at.encode(false, &mut w);
-            w.u8(shard.table.height).u8(shard.catalog.height).u8(shard.damage.height).zeros(5);
+            w.u8(shard.table.height).u8(shard.catalog.height).u8(shard.damage.height);
+            w.u8(shard.registry.height).zeros(4);
             w.u64(shard.tail.position).u64(shard.tail.sequence).u128(shard.tail.previous.0);
             w.u64(shard.cut).u64(shard.sealed);
             let (number, leaf) = shard.scrub.map_or((0, 0), |(number, leaf)| (number + 1, leaf));
             w.u64(number).u64(leaf).u64(shard.next_number);
+            shard.registry.at.encode(false, &mut w);
             w.zeros(SHARD_BYTES - (w.position() - start));
         }
         match self.speed {
@@ -139,7 +144,7 @@ impl Super {
             let (Some(table), Some(catalog), Some(damage)) = (table?, catalog?, damage?) else {
                 return Ok(None);
             };
-            let (heights, _) = ([r.u8()?, r.u8()?, r.u8()?], r.bytes(5)?);
+            let (heights, _) = ([r.u8()?, r.u8()?, r.u8()?, r.u8()?], r.bytes(4)?);
             if heights.iter().any(|height| *height > HEIGHT_MAX) {
                 return Ok(None);
             }
@@ -149,10 +154,12 @@ impl Super {
             let (cut, sealed, number, leaf) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);
             let scrub = number.checked_sub(1).map(|number| (number, leaf));
             let next_number = r.u64()?;
+            let Some(registry) = Ref::decode(false, &mut r)? else { return Ok(None) };
             if next_number >= NUMBERS_MAX {
                 return Ok(None);
             }
-            roots.push(ShardRoot { table, catalog, damage, tail, cut, sealed, scrub, next_number });
+            let registry = root(registry, 3);
+            roots.push(ShardRoot { table, catalog, damage, registry, tail, cut, sealed, scrub, next_number });
         }
         let exported = flags & FLAG_EXPORTED != 0;
         let speed = decode_speed(&mut Reader::new(r.bytes(SPEED_BYTES)?))?;
@@ -274,6 +281,7 @@ mod tests {
             table: Root { at: Ref { ptr, slots }, height: 3 },
             catalog: Root::default(),
             damage: Root { at: Ref { ptr, slots: Vec::new() }, height: 1 },
+            registry: Root { at: Ref { ptr, slots: Vec::new() }, height: 2 },
             tail,
             cut: 10,
             sealed: 9,

@@ -5,6 +5,7 @@ use crate::bookmarks::Gap;
 use crate::damage::{Damage, Lost};
 use crate::flash_segment::{Cached, Segment};
 use crate::format::{ShardRoot, Super};
+use crate::items::{ROW_BYTES, Row};
 use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::reserve::Own;
@@ -17,7 +18,7 @@ use forebay_base::codec::Writer;
 use forebay_base::{Checksum, Id, WallTime};
 use forebay_compress::{Codec, Compression, Kind};
 use forebay_device::{
-    DiskEntry, DiskStatus, Enclosure, ErrorCounts, FEATURES, GroupEntry, Label, Owner, SlotRef,
+    Compatibility, DiskEntry, DiskStatus, Enclosure, ErrorCounts, Feature, GroupEntry, Label, Owner, SlotRef,
     SuperblockSlot,
 };
 use forebay_log::{Chain, FRAME_HEADER, FrameContext, encode_frame};
@@ -192,7 +193,7 @@ fn label_and_superblock() {
         enclosure: Enclosure::new("box").expect("a short name"),
     };
     let label = Label {
-        features: FEATURES,
+        features: vec![Feature::new(Compatibility::ReadOnly, "more")],
         pool: Id(0xabc),
         pool_name: "tank".into(),
         disk: 0,
@@ -214,9 +215,6 @@ fn label_and_superblock() {
             ("header bytes", &le::<2>(256)),
             ("label bytes", &le::<4>(4096)),
             ("checksum", &sum),
-            ("features compatible", &[]),
-            ("features read-only", &[]),
-            ("features incompatible", &[]),
             ("own byte address", &le::<4>(65536)),
             ("pool id", &le::<16>(0xabc)),
             ("generation", &[0x11]),
@@ -228,7 +226,13 @@ fn label_and_superblock() {
             ("pool name", b"tank"),
             ("ownership epoch", &[]),
             ("node", &[]),
+            ("features", &[1]),
         ],
+    );
+    check(
+        "feature",
+        &bytes[256 + 64 + 64..],
+        &[("compatibility", &[1]), ("name bytes", &[4]), ("name", b"more")],
     );
     check(
         "group",
@@ -288,6 +292,7 @@ fn payload_dataset_node_and_frame() {
         table: homed.clone(),
         catalog: Root { at: Ref { ptr: catalog, slots: Vec::new() }, height: 2 },
         damage: Root { at: Ref { ptr: table, slots: Vec::new() }, height: 3 },
+        registry: Root { at: Ref { ptr: table, slots: Vec::new() }, height: 4 },
         tail,
         cut: 0x44,
         sealed: 0x45,
@@ -338,7 +343,7 @@ fn payload_dataset_node_and_frame() {
         "payload",
         &bytes,
         &[
-            ("version", &[4]),
+            ("version", &[5]),
             ("shards", &[1]),
             ("flags", &[1]),
             ("incarnation", &[0x51]),
@@ -362,6 +367,7 @@ fn payload_dataset_node_and_frame() {
             ("levels of the chunk table", &[1]),
             ("levels of the catalogue", &[2]),
             ("levels of what is lost", &[3]),
+            ("levels of the registry", &[4]),
             ("log tail position", &le::<8>(0x1000)),
             ("log tail sequence", &[0x42]),
             ("log tail link", &[0x43]),
@@ -370,6 +376,7 @@ fn payload_dataset_node_and_frame() {
             ("scrub's dataset", &[0x46]),
             ("scrub's leaf", &[0x47]),
             ("next dataset number", &[0x48]),
+            ("root of the registry", &encoded(PTR_BYTES, |w| table.encode(w))),
         ],
     );
     check(
@@ -441,6 +448,20 @@ fn payload_dataset_node_and_frame() {
             ("family", &[0x91]),
             ("index", &[0x92]),
             ("found", &[0x93]),
+        ],
+    );
+    let row = Row { number: 0xa1, piece: 0xa2, pieces: 0xa4, key_bytes: 0xa5, content: &[0xa3; 492] };
+    let mut item = [0; ROW_BYTES];
+    row.encode(&mut item);
+    check(
+        "item",
+        &item,
+        &[
+            ("number", &[0xa1]),
+            ("piece:", &[0xa2]),
+            ("pieces:", &[0xa4]),
+            ("bytes here", &le::<2>(492)),
+            ("key bytes", &[0xa5]),
         ],
     );
     let record = DatasetRecord {

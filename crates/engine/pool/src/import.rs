@@ -15,8 +15,8 @@ use crate::spec::{Event, Import, PoolFound, Severity};
 use crate::{Engine, EngineConfig};
 use forebay_base::{Id, WallTime};
 use forebay_device::{
-    DiskEntry, DiskLayout, DiskStatus, GroupEntry, Health, Label, LabelError, Overlay, SuperblockSlot, UNIT,
-    read_labels, read_superblocks,
+    DiskEntry, DiskLayout, DiskStatus, Feature, GroupEntry, Health, Label, LabelError, Overlay,
+    SuperblockSlot, UNIT, read_labels, read_superblocks,
 };
 use forebay_raid::{Array, Crowds};
 use forebay_runtime::{Cores, Disk, Kind, OpenError, OpenMode, Rt};
@@ -78,11 +78,12 @@ pub(crate) async fn probe_disk(rt: &Rt, path: &str, disk: Disk) -> Probe {
             )));
         }
     };
-    let worst = labels
-        .iter()
-        .filter_map(|label| label.as_ref().err())
-        .find(|error| **error != LabelError::Absent)
-        .copied();
+    let mut errors = labels.iter().filter_map(|label| label.as_ref().err().copied());
+    let worst = errors.clone().find(|error| *error != LabelError::Absent);
+    // A copy that was written before may not say it yet.
+    if let Some(needs) = errors.find(|error| matches!(error, LabelError::Needs(_))) {
+        return Probe::Blank(disk, Some(needs));
+    }
     match labels.into_iter().filter_map(Result::ok).max_by_key(Label::order) {
         Some(label) => Probe::Labelled(Box::new(Found { path: path.into(), disk, label })),
         None => Probe::Blank(disk, worst),
@@ -119,6 +120,19 @@ pub(crate) async fn scan(rt: &Rt, paths: &[String]) -> Vec<PoolFound> {
         pool.host = slot.and_then(|slot| slot.ok()?).filter(|slot| !slot.exported).map(|slot| slot.host);
     }
     pools.into_iter().map(|(pool, _)| pool).collect()
+}
+
+/// The pool uses something that came with a later version.
+fn lacks(object: &str, feature: &Feature, besides: &str) -> Error {
+    let message = format!(
+        "its pool uses the feature '{}', which this version of forebay does not know",
+        feature.name()
+    );
+    refuse(
+        object,
+        message,
+        &format!("Import the pool with the version that wrote it, or a newer one{besides}"),
+    )
 }
 
 /// How many of the disks that a pool has in service are not among those with these labels.
@@ -344,7 +358,8 @@ impl Engine {
                 Probe::Unopened(OpenError::NotFound | OpenError::Io(_)) => {}
                 Probe::Unopened(error @ OpenError::NotPermitted) => forbidden.push((path, error)),
                 Probe::Unopened(error) => return Err(open_error(path, &error)),
-                Probe::Blank(_, Some(LabelError::TooNew { version, .. })) => {
+                Probe::Blank(_, Some(LabelError::Needs(feature))) => return Err(lacks(path, &feature, "")),
+                Probe::Blank(_, Some(LabelError::TooNew { version })) => {
                     let message = format!(
                         "its label has version {version}, which this version of forebay does not know"
                     );
@@ -388,6 +403,10 @@ impl Engine {
         }
         let assembly = assemble(&rt, &name, found, import).await?;
         check_host(&assembly.label.pool_name, &assembly.pool, &config.host, import)?;
+        let may_not = |feature: &&Feature| !import.read_only && !feature.may_be_written();
+        if let Some(feature) = assembly.label.features.iter().find(may_not) {
+            return Err(lacks(&assembly.label.pool_name, feature, ". With --read-only it can be read"));
+        }
         for (path, error) in forbidden {
             let object = assembly.label.pool_name.clone();
             let message = format!("the pool is imported without {path}: {error}");

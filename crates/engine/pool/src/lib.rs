@@ -27,6 +27,7 @@ mod deletion;
 mod deletion_order;
 mod destage;
 mod disks;
+mod entry;
 mod error;
 mod evacuate;
 mod faulty;
@@ -46,6 +47,7 @@ mod holds;
 mod import;
 mod index;
 mod interiors;
+mod items;
 mod leaves;
 mod ledger;
 mod limits;
@@ -117,6 +119,9 @@ pub use forebay_device::ErrorCounts;
 pub use forebay_qos::{Account, Cause, Ceiling, Class, Level, Rate, State, Task, Work};
 pub use groups::GroupAdd;
 pub use handle::Volume;
+pub use items::{
+    ITEM_KEY_MAX, ITEM_VALUE_MAX, ITEMS_BYTES_MAX, ITEMS_CHANGED_MAX, ITEMS_PUT_MAX, ItemChanges,
+};
 pub use ledger::{Broken, DisksSecond, LedgerSecond, VolumeSecond};
 pub use members::{DiskAdd, DiskReplace, Purpose};
 pub use progress::WorkProgress;

@@ -14,9 +14,9 @@
 
 use crate::added::Added;
 use crate::bookmarks::Setback;
-use crate::commit::{Change, Entry};
 use crate::dataset::Dataset;
 use crate::deletion::Kept;
+use crate::entry::{Change, Entry};
 use crate::error::IoError;
 use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};

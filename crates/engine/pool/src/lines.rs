@@ -10,8 +10,8 @@
 //! import writes the last plug again that no `Plugged` follows; there is one at a time. Until it is in place, reads that
 //! have to compute from the other disks wait.
 
-use crate::commit::{Change, Entry};
 use crate::dataset::{Dataset, Staged};
+use crate::entry::{Change, Entry};
 use crate::error::IoError;
 use crate::places::PlacesClaim;
 use crate::reserve::{Claim, Need};

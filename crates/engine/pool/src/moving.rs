@@ -12,8 +12,8 @@
 //! the table of what a crash leaves at each step.
 
 use crate::changes::Changes;
-use crate::commit::Entry;
 use crate::dataset::{Dataset, STAGED_LOOK};
+use crate::entry::Entry;
 use crate::error::IoError;
 use crate::progress::WorkProgress;
 use crate::read::Reader;

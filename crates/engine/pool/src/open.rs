@@ -1,19 +1,20 @@
 //! Opening a shard: from its root in the superblock to trees, space and the end of the log.
 
-use crate::damage::Damage;
+use crate::damage::{Damage, LOOK_AGAIN};
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind};
 use crate::format::ShardRoot;
 use crate::index::{Datasets, Snapshots};
+use crate::items::{Items, read_items};
 use crate::lineage::Snapshot;
 use crate::maps::maps_bytes_max;
-use crate::record::{DatasetKind, DatasetRecord};
+use crate::record::{DatasetKind, DatasetRecord, check_lineage};
 use crate::registry::PoolShared;
 use crate::replay::Replay;
 use crate::rows::Rows;
 use crate::shard::{Log, Shard, ShardParts};
 use crate::spec::{Event, Severity};
-use crate::table_tree::{HOME_SLOTS_MAX, Ref, Root, TableTree};
+use crate::table_tree::{HOME_SLOTS_MAX, Place, Ref, Root, TableTree};
 use crate::tables::{Table, Tables, decode_chunks, decode_datasets, sort_of};
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Checksum, Id};
@@ -65,10 +66,12 @@ pub(crate) async fn read_stored_node(
 }
 
 /// A table as it was read: its tree, what led to its nodes, and the bodies of its leaves with their numbers.
-struct Stored {
-    tree: TableTree,
-    refs: Vec<Ref>,
-    leaves: Vec<(u64, Vec<u8>)>,
+pub(crate) struct Stored {
+    pub tree: TableTree,
+    pub refs: Vec<Ref>,
+    pub leaves: Vec<(u64, Vec<u8>)>,
+    /// Nodes that cannot be read, and are not in the tree.
+    pub lost: Vec<(Place, Ptr)>,
 }
 
 /// A shard's chunk table: where it is, and what it lists.
@@ -88,8 +91,8 @@ pub(crate) async fn read_chunk_table(
     lost: impl Fn(&str) -> bool,
 ) -> Result<StoredChunks, String> {
     let slots = |at: &Ref| Some(at.slots.clone());
-    let Stored { tree, refs, leaves } =
-        read_table(array, (pool, shard, Table::Chunks), &root.table, slots, lost).await?;
+    let Stored { tree, refs, leaves, .. } =
+        read_table(array, (pool, shard, Table::Chunks, usize::MAX), &root.table, slots, lost).await?;
     let (mut rows, mut entries, mut taken) = (Tables::default().chunks, Vec::new(), BTreeSet::new());
     for (leaf, body) in leaves {
         let impossible = || {
@@ -128,16 +131,20 @@ fn is_possible(array: &Array, entry: &ChunkEntry) -> bool {
     entry.slots.iter().all(fits) && (entry.kind != ChunkKind::Node || entry.slots.len() <= HOME_SLOTS_MAX)
 }
 
+/// Whether a node can be there.
+pub(crate) fn is_node_place<'a>(ptr: &Ptr, chunk: impl Fn(ChunkId) -> Option<&'a ChunkEntry>) -> bool {
+    let is_inside =
+        |entry: &ChunkEntry| entry.kind == ChunkKind::Node && ptr.addr().unit() + ptr.units() <= entry.units;
+    ptr.bytes() as usize == NODE_BYTES && chunk(ptr.addr().chunk()).is_some_and(is_inside)
+}
+
 /// A table whose nodes are not in chunks of nodes is none: a checkpoint gives back where they were.
 fn check_places<'a>(
     tree: &TableTree,
     chunk: impl Fn(ChunkId) -> Option<&'a ChunkEntry>,
 ) -> Result<(), String> {
     for ((level, index), ptr) in tree.all() {
-        let is_inside = |entry: &ChunkEntry| {
-            entry.kind == ChunkKind::Node && ptr.addr().unit() + ptr.units() <= entry.units
-        };
-        if ptr.bytes() as usize != NODE_BYTES || !chunk(ptr.addr().chunk()).is_some_and(is_inside) {
+        if !is_node_place(ptr, &chunk) {
             return Err(format!(
                 "node {index} of level {level} is in no chunk of nodes that the chunk table lists"
             ));
@@ -164,7 +171,7 @@ pub(crate) async fn read_catalog(
 ) -> Result<StoredCatalog, String> {
     let slots = |at: &Ref| slots(&at.ptr);
     let Stored { tree, leaves, .. } =
-        read_table(array, (pool, shard, Table::Catalog), root, slots, lost).await?;
+        read_table(array, (pool, shard, Table::Catalog, usize::MAX), root, slots, lost).await?;
     let (mut rows, mut records) = (Tables::default().datasets, Vec::new());
     for (leaf, body) in leaves {
         let impossible =
@@ -178,6 +185,7 @@ pub(crate) async fn read_catalog(
         }
     }
     records.sort_by_key(|record| record.number);
+    check_lineage(&records)?;
     Ok(StoredCatalog { tree, rows, records })
 }
 
@@ -190,22 +198,22 @@ pub(crate) async fn read_damage(
 ) -> Result<Damage, String> {
     let slots = |at: &Ref| slots(&at.ptr);
     let Stored { tree, leaves, .. } =
-        read_table(array, (pool, shard, Table::Damage), root, slots, |_| false).await?;
+        read_table(array, (pool, shard, Table::Damage, usize::MAX), root, slots, |_| false).await?;
     let bodies: Vec<Vec<u8>> = leaves.into_iter().map(|(_, body)| body).collect();
     let damage = Damage::load(&bodies, tree);
     Ok(damage.map_err(|_| "it has a record that is impossible, or of a newer version")?)
 }
 
-/// A table's nodes and the bodies of its leaves, level by level, some read at a time. `lost` is told of nodes below the root that cannot be read, and
-/// says whether to go on without them.
-async fn read_table(
+/// A table's nodes and the bodies of its leaves, level by level, some read at a time; no more of one level than `most`. `lost` is told of nodes below the root that
+/// cannot be read, and says whether to go on without them.
+pub(crate) async fn read_table(
     array: &Array,
-    (pool, shard, table): (Id, usize, Table),
+    (pool, shard, table, most): (Id, usize, Table, usize),
     root: &Root,
     slots: impl Fn(&Ref) -> Option<Vec<SlotRef>>,
     lost: impl Fn(&str) -> bool,
 ) -> Result<Stored, String> {
-    let (mut tree, mut refs, slots) = (TableTree::new(table), Vec::new(), &slots);
+    let (mut tree, mut refs, mut unread, slots) = (TableTree::new(table), Vec::new(), Vec::new(), &slots);
     let mut level: Vec<(u64, Ref)> = match root.at.ptr.is_hole() {
         true => Vec::new(),
         false => vec![(0, root.at.clone())],
@@ -221,14 +229,17 @@ async fn read_table(
         for ((index, at), body) in level.iter().zip(bodies) {
             match body {
                 Ok(body) => read.push((*index, body)),
-                Err(error) if height < usize::from(root.height) && lost(&error) => continue,
+                Err(error) if height < usize::from(root.height) && lost(&error) => {
+                    unread.push(((height, *index), at.ptr));
+                    continue;
+                }
                 Err(error) => return Err(error),
             }
             tree.put((height, *index), Some(at.ptr));
             refs.push(at.clone());
         }
         if height == 0 {
-            return Ok(Stored { tree, refs, leaves: read });
+            return Ok(Stored { tree, refs, leaves: read, lost: unread });
         }
         let mut below = Vec::new();
         for (index, body) in read {
@@ -239,6 +250,9 @@ async fn read_table(
             })?;
             let known = (index * TableTree::fan_out(table)..).zip(refs);
             below.extend(known.filter(|(_, at)| !at.ptr.is_hole()));
+            if below.len() > most {
+                return Err(format!("level {} has more nodes than there can be", height - 1));
+            }
         }
         level = below;
     }
@@ -575,6 +589,7 @@ impl OpenShard<'_> {
                 Damage::unknown(&root.damage, find)
             }
         };
+        let items = self.load_items(&root.registry, find).await;
         let above = records.iter().map(|record| record.number + 1).max().unwrap_or(0);
         let next_number = root.next_number.max(above);
         let is_snapshot = |record: &DatasetRecord| record.kind == DatasetKind::Snapshot;
@@ -588,8 +603,26 @@ impl OpenShard<'_> {
         let log = Log::new(ring, log_chunks, root.tail, self.incarnation);
         let (sealed, epoch) = (root.sealed, self.epoch);
         let parts =
-            ShardParts { space, datasets, snapshots, log, tables, damage, sealed, epoch, next_number };
+            ShardParts { space, datasets, snapshots, log, tables, damage, items, sealed, epoch, next_number };
         Ok(Loaded { root, parts, is_partial: is_partial.get() })
+    }
+
+    /// The registry. What is lost of it is lost for good, so it is looked for again first.
+    async fn load_items<'a>(&self, root: &Root, chunk: impl Fn(ChunkId) -> Option<&'a ChunkEntry>) -> Items {
+        let mut pauses = LOOK_AGAIN.into_iter();
+        loop {
+            let (items, lost) = read_items(&self.array, (self.shared.id, self.index), root, &chunk).await;
+            let Some(error) = lost else { return items };
+            if let Some(pause) = pauses.next() {
+                self.rt.sleep(pause).await;
+                continue;
+            }
+            let message = format!(
+                "part of the pool's registry is lost ({error}): hosts, mappings or service levels that the pool has with it for another machine"
+            );
+            self.tell("registry.lost", message);
+            return items;
+        }
     }
 
     /// A shard of which nothing can be read, and that nobody writes to.
@@ -602,6 +635,7 @@ impl OpenShard<'_> {
             log: Log::new(ring, vec![Vec::new()], self.root.tail, self.incarnation),
             tables: Tables::default(),
             damage: Damage::default(),
+            items: Items::default(),
             sealed: self.root.sealed,
             epoch: self.epoch,
             next_number: self.root.next_number,

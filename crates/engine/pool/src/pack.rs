@@ -6,8 +6,8 @@
 //! A large write to chunks with parity is packed before it asks for lines of its own, so that it asks for as many as it fills; its
 //! blocks are dealt out to them one after the other ([`Packing::deal`]).
 
-use crate::commit::Change;
 use crate::dataset::Dataset;
+use crate::entry::Change;
 use crate::error::IoError;
 use crate::places::PlacesClaim;
 use crate::shard::Shard;

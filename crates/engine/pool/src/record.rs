@@ -23,6 +23,7 @@ use forebay_device::UNIT;
 use forebay_qos::Rate;
 use forebay_space::Ptr;
 use forebay_tree::Mapped;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DatasetState {
@@ -348,6 +349,24 @@ impl DatasetRecord {
     }
 }
 
+/// Snapshots that grew from each other in a circle, as only a forged catalogue has them, would be gone through for ever.
+pub(crate) fn check_lineage(records: &[DatasetRecord]) -> Result<(), String> {
+    let snapshots = records.iter().filter(|record| record.kind == DatasetKind::Snapshot);
+    let parents: BTreeMap<u64, Option<u64>> = snapshots.map(|one| (one.number, one.parent)).collect();
+    let mut looked_at = BTreeSet::new();
+    for first in parents.keys() {
+        let (mut path, mut next) = (BTreeSet::new(), Some(*first));
+        while let Some(number) = next.filter(|number| !looked_at.contains(number)) {
+            if !path.insert(number) {
+                return Err(format!("snapshot {number} grew from itself"));
+            }
+            next = parents.get(&number).copied().flatten();
+        }
+        looked_at.append(&mut path);
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -404,5 +423,22 @@ mod tests {
         unknown[9] = 6;
         assert_eq!(DatasetRecord::decode(&unknown), Ok(None));
         assert_eq!(DatasetRecord::decode(&[0; DATASET_BYTES]), Ok(None));
+    }
+
+    #[test]
+    fn snapshots_that_grew_from_each_other_are_refused() {
+        let snapshot = |(number, parent): (u64, u64)| {
+            let record = DatasetRecord::new(DatasetKind::Snapshot, Id(1), 12, 4096, "s".into());
+            DatasetRecord { number, parent: parent.checked_sub(1), ..record }
+        };
+        // Numbers, and of the parent one more; 0 has none.
+        let check =
+            |all: &[(u64, u64)]| check_lineage(&all.iter().copied().map(snapshot).collect::<Vec<_>>());
+        assert_eq!(
+            check(&[(1, 0), (2, 2), (3, 2), (4, 5), (9, 78)]),
+            Err("snapshot 4 grew from itself".into())
+        );
+        assert_eq!(check(&[(1, 0), (2, 2), (3, 2), (4, 4), (9, 78)]), Ok(()), "77 may be gone");
+        assert!(check(&[(1, 3), (2, 4), (3, 2), (4, 2)]).is_err());
     }
 }

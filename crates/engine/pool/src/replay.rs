@@ -13,6 +13,7 @@ use crate::clear::CLEAR_BLOCKS_MAX;
 use crate::dataset::Dataset;
 use crate::error::{Error, ErrorKind};
 use crate::format::ShardRoot;
+use crate::items::ITEMS_SHARD;
 use crate::open::{FrameReader, read_ring};
 use crate::pack::Block;
 use crate::record::DatasetRecord;
@@ -253,6 +254,14 @@ impl Replay {
                 *self.plug.borrow_mut() = Some((ChunkId(chunk), pieces.into_iter().map(own).collect()));
             }
             Record::Plugged => *self.plug.borrow_mut() = None,
+            Record::Items { .. } if shard.index != ITEMS_SHARD => return None,
+            Record::Items { items } if !staged_only && !active(Bug::RegistryNotReplayed) => {
+                let mut all = shard.items.borrow_mut();
+                for (key, value) in items {
+                    all.replay(key, value)?;
+                }
+            }
+            Record::Items { .. } => {}
         }
         Some(())
     }

@@ -109,6 +109,11 @@ impl<K: Copy + Ord> Rows<K> {
         self.leaves.last_key_value().map_or(0, |(leaf, _)| leaf + 1)
     }
 
+    /// Leaves that have a record.
+    pub fn leaves_in_use(&self) -> usize {
+        self.leaves.len()
+    }
+
     /// The row at a place of a leaf, if that has so many.
     pub fn row(&self, leaf: u64, place: usize) -> Option<u64> {
         let place = u64::try_from(place).ok().filter(|place| *place < self.per_leaf)?;

@@ -81,8 +81,8 @@ impl Shard {
 
     /// The first node of the tables from one on: by table, level and number.
     fn table_node(&self, from: (Table, Place)) -> Option<(Table, Place, Ptr)> {
-        let (tables, damage) = (self.tables.borrow(), self.damage.borrow());
-        let trees = [&tables.catalog, &tables.table, damage.tree()];
+        let (tables, damage, items) = (self.tables.borrow(), self.damage.borrow(), self.items.borrow());
+        let trees = [&tables.catalog, &tables.table, damage.tree(), items.tree()];
         let all = trees.into_iter().filter(|tree| tree.table >= from.0);
         let first = |tree: &TableTree| {
             let place = if tree.table == from.0 { from.1 } else { (0, 0) };

@@ -7,15 +7,16 @@
 use crate::ahead::Ahead;
 use crate::cache::{BlockCache, BlockWeight, Doorkeeper, ReadFrom};
 use crate::calibrate::Sample;
-use crate::commit::Entry;
 use crate::control::Control;
 use crate::damage::{Damage, Repairs};
 use crate::dataset::{Dataset, Staged};
 use crate::destage::Ending;
+use crate::entry::Entry;
 use crate::error::IoError;
 use crate::flash::Flash;
 use crate::holds::Holds;
 use crate::index::{Datasets, Snapshots};
+use crate::items::{FrozenItems, Items};
 use crate::leaves::LeafClock;
 use crate::limits::Told;
 use crate::lineage::{FreezeOrder, FrozenDataset};
@@ -118,6 +119,7 @@ impl Log {
 pub(crate) struct FrozenShard {
     pub datasets: Vec<FrozenDataset>,
     pub catalog: FrozenCatalog,
+    pub items: FrozenItems,
     pub tail: Chain,
     pub cut: u64,
     /// Disks whose completed writes no flush had covered: among them the data of records before the cut.
@@ -255,6 +257,7 @@ pub(crate) struct Shard {
     pub attribute_locks: RangeLocks,
     pub scrub: ShardScrub,
     pub damage: RefCell<Damage>,
+    pub items: RefCell<Items>,
     pub repairs: RefCell<Repairs>,
     /// When it was told last that clients are refused for want of space.
     pub refused: Cell<Option<forebay_base::Nanos>>,
@@ -299,6 +302,7 @@ pub(crate) struct ShardParts {
     pub log: Log,
     pub tables: Tables,
     pub damage: Damage,
+    pub items: Items,
     pub sealed: u64,
     pub epoch: u64,
     pub next_number: u64,
@@ -407,6 +411,7 @@ impl Shard {
             attribute_locks: RangeLocks::default(),
             scrub: ShardScrub::default(),
             damage: RefCell::new(parts.damage),
+            items: RefCell::new(parts.items),
             repairs: RefCell::default(),
             refused: Cell::default(),
             vacated: Cell::default(),
@@ -650,13 +655,14 @@ impl Shard {
         let sealed: Vec<u64> = order.seals.iter().map(|seal| seal.volume).collect();
         let mut touched = self.take_touched();
         let datasets = self.freeze_datasets(order, &mut touched);
-        let catalog = self.freeze_catalog(&touched, &datasets);
+        let (catalog, items) = (self.freeze_catalog(&touched, &datasets), self.freeze_items());
         self.keep_pledges(&sealed);
         self.space.borrow_mut().freeze();
         self.nodes_dirty.set(0);
         self.dirty_bytes.set(0);
         let tail = log.staged.start().unwrap_or(log.chain);
-        FrozenShard { datasets, catalog, tail, cut: log.chain.sequence, unflushed: log.unflushed.clone() }
+        let unflushed = log.unflushed.clone();
+        FrozenShard { datasets, catalog, items, tail, cut: log.chain.sequence, unflushed }
     }
 
     /// Lets no client operation start any more and waits for those in flight.

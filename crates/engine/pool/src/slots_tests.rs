@@ -2,7 +2,7 @@
 
 use super::*;
 use forebay_base::Id;
-use forebay_device::{FEATURES, Owner};
+use forebay_device::Owner;
 
 const MIRROR: GroupEntry =
     GroupEntry { role: 0, data: 1, redundancy: 1, slot_bytes: 65536, cell_bytes: 65536, leaving: false };
@@ -39,7 +39,7 @@ fn label(group: GroupEntry, disks: usize) -> Label {
         enclosure: Enclosure::default(),
     };
     Label {
-        features: FEATURES,
+        features: Vec::new(),
         pool: Id(1),
         pool_name: "tank".into(),
         disk: 0,

@@ -6,7 +6,7 @@
 //! The nodes of the chunk table have to be found before any chunk is known. So its references name the slots, too:
 //!
 //! ```text
-//! reference of the catalogue and of what is lost: pointer 32
+//! reference of the catalogue, of what is lost and of the registry: pointer 32
 //! reference of the chunk table: pointer 32   32 slots 1   33 zero 7   40 (disk 2, slot 4) × 4
 //! ```
 

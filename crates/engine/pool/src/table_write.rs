@@ -102,7 +102,8 @@ impl Shard {
     /// The same with so many chunks.
     fn nodes_of_tables_with(&self, chunks: usize) -> u64 {
         let datasets = self.datasets.borrow().len() + self.snapshots.borrow().len();
-        (2 * table_nodes(datasets, chunks).max(self.table_nodes.get()) + TABLE_GROWTH) as u64
+        let tables = table_nodes(datasets, chunks).max(self.table_nodes.get());
+        (2 * (tables + self.items.borrow().nodes()) + TABLE_GROWTH) as u64
     }
 
     /// Whether the entry of one chunk more makes the tables take more nodes than there are.
@@ -113,7 +114,7 @@ impl Shard {
     }
 
     /// Leaves of a table that a scrub wants to be written anew.
-    fn take_suspects(&self, table: Table) -> BTreeSet<u64> {
+    pub fn take_suspects(&self, table: Table) -> BTreeSet<u64> {
         let mut suspects = self.suspects.borrow_mut();
         let (own, others) = std::mem::take(&mut *suspects).into_iter().partition(|(of, _)| *of == table);
         *suspects = others;

@@ -1,4 +1,4 @@
-//! Tables: the catalogue of a shard's datasets, the table of its chunks, and that of what is lost.
+//! Tables: the catalogue of a shard's datasets, the table of its chunks, that of what is lost, and the registry.
 //!
 //! Each is a tree of nodes whose leaves have fixed-size records ([`crate::table_tree`]). A record keeps its row ([`crate::rows`]), so a checkpoint writes
 //! the leaves in which something changed, and what is above them. A row that is all zeros has no record.
@@ -31,6 +31,7 @@ pub(crate) enum Table {
     Catalog,
     Chunks,
     Damage,
+    Registry,
 }
 
 impl Table {
@@ -40,6 +41,7 @@ impl Table {
             Table::Catalog => TreeKind::Catalog,
             Table::Chunks => TreeKind::Chunks,
             Table::Damage => TreeKind::Lost,
+            Table::Registry => TreeKind::Registry,
         };
         NodeHeader { pool, kind, owner: Id(0), object: shard as u64, level: level as u8, index }
     }
@@ -55,24 +57,26 @@ pub(crate) fn datasets_max() -> usize {
     table_shape().map_or(DATASETS_MAX, |shape| shape.datasets)
 }
 
-/// Nodes that the tables of a shard with so many datasets and chunks have when no leaf is begun before the others are full.
+/// Nodes of a table with so many leaves.
+pub(crate) fn nodes_of(leaves: u64, table: Table) -> usize {
+    let (mut all, mut level) = (leaves, leaves);
+    while level > 1 {
+        level = level.div_ceil(TableTree::fan_out(table));
+        all += level;
+    }
+    all as usize
+}
+
+/// Nodes that the catalogue and the chunk table of a shard with so many datasets and chunks have when no leaf is begun before the others are full.
 pub(crate) fn table_nodes(datasets: usize, chunks: usize) -> usize {
-    let nodes = |leaves: u64, table: Table| {
-        let (mut all, mut level) = (leaves, leaves);
-        while level > 1 {
-            level = level.div_ceil(TableTree::fan_out(table));
-            all += level;
-        }
-        all as usize
-    };
     let leaves = |records: usize, most: usize| (records as u64).div_ceil(per_leaf(most));
     // Chunks of nodes and of data begin leaves of their own.
-    nodes(leaves(datasets, DATASETS_PER_LEAF), Table::Catalog)
-        + nodes(leaves(chunks, ENTRIES_PER_LEAF) + 1, Table::Chunks)
+    nodes_of(leaves(datasets, DATASETS_PER_LEAF), Table::Catalog)
+        + nodes_of(leaves(chunks, ENTRIES_PER_LEAF) + 1, Table::Chunks)
 }
 
 /// Records in a leaf that has room for so many.
-fn per_leaf(most: usize) -> u64 {
+pub(crate) fn per_leaf(most: usize) -> u64 {
     table_shape().map_or(most as u64, |shape| shape.per_leaf.min(most as u64))
 }
 

@@ -12,9 +12,9 @@
 //! label says that all the group's disks are gone. A crash loses a step at most: what is left to do is what the label says of the
 //! group and the tables say of the chunks.
 
-use crate::commit::Entry;
 use crate::control::Control;
 use crate::dataset::Dataset;
+use crate::entry::Entry;
 use crate::error::{Error, ErrorKind, IoError};
 use crate::evacuate::{Moving, is_inside};
 use crate::heal::{Round, as_task};

@@ -1,7 +1,7 @@
 //! A volume where it is: what clients do with it, carried out on its shard. They have a [`crate::Volume`], which finds it.
 
-use crate::commit::{Change, Entry};
 use crate::dataset::{Active, Changing, Dataset};
+use crate::entry::{Change, Entry};
 use crate::error::IoError;
 use crate::read::Reader;
 use crate::record::DatasetRecord;

@@ -1,8 +1,8 @@
 //! Volumes as management sees them: create, list, change, delete.
 
-use crate::commit::{Change, Entry};
 use crate::control::Control;
 use crate::dataset::Dataset;
+use crate::entry::{Change, Entry};
 use crate::error::{Error, ErrorKind, IoError};
 use crate::locks::RangeGuard;
 use crate::names::Place;

@@ -1,7 +1,8 @@
 //! Writing to a volume where it is: what a client brings becomes one entry of the log, with places for its blocks.
 
-use crate::commit::{AHEAD_BYTES, Change, Entry};
+use crate::commit::AHEAD_BYTES;
 use crate::destage::{Ending, LogClaim};
+use crate::entry::{Change, Entry};
 use crate::error::IoError;
 use crate::locks::RangeGuard;
 use crate::pack::{Block, Packing};

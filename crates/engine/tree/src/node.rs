@@ -37,6 +37,8 @@ pub enum TreeKind {
     Catalog,
     Chunks,
     Lost,
+    /// What belongs to the pool beside its data.
+    Registry,
 }
 
 impl TreeKind {
@@ -46,6 +48,7 @@ impl TreeKind {
             TreeKind::Catalog => 16,
             TreeKind::Chunks => 17,
             TreeKind::Lost => 18,
+            TreeKind::Registry => 19,
         }
     }
 }

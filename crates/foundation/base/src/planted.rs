@@ -233,6 +233,10 @@ pub enum Bug {
     StandstillCounts,
     /// A checkpoint leaves out a leaf of the catalogue in which something changed.
     CatalogLeafForgotten,
+    /// The same of the registry.
+    RegistryLeafForgotten,
+    /// An import passes over what the log says of the registry.
+    RegistryNotReplayed,
     /// A checkpoint does not write a chunk's entry again of which it has freed something only.
     ChunkEntryStale,
     /// A chunk's entry keeps saying how much of it was free when it was granted.
@@ -261,7 +265,7 @@ pub enum Bug {
 
 impl Bug {
     /// What has to be caught: by the simulator's suite, except for a few that a test of the crate they are planted in catches.
-    pub const ALL: [Bug; 101] = [
+    pub const ALL: [Bug; 103] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -358,6 +362,8 @@ impl Bug {
         Bug::HungDiskTakesAll,
         Bug::EvictsOneByOne,
         Bug::CatalogLeafForgotten,
+        Bug::RegistryLeafForgotten,
+        Bug::RegistryNotReplayed,
         Bug::ChunkEntryStale,
         Bug::EntryCountsStale,
         Bug::TableHomeStale,

@@ -177,7 +177,12 @@ async fn fill(kind: Kind, engine: &Engine, rt: &Rt) {
     engine.snapshot_create_retained(vec!["tank/plain".into()], "kept", YEAR).await.expect("taken");
     engine.volume_clone("tank/plain@early", "copy").await.expect("cloned");
     engine.volume_delete("tank/gone", VolumeDelete::default()).await.expect("in the trash");
+    let items = [("long", 3000), ("short", 3), ("gone", 700)];
+    let items = items.map(|(key, bytes)| (key.to_string(), Some(item(key, bytes))));
+    engine.put_items("tank", items.into()).await.expect("put");
     engine.checkpoint("tank").await.expect("written");
+    let later = [("gone".into(), None), ("later".into(), Some(item("later", 5)))];
+    engine.put_items("tank", later.into()).await.expect("put");
     // From here on it is in the log alone, if the pool is not exported.
     for (name, blocks) in [("plain", 8..24), ("copy", 40..44), ("work/packed", 4..8)] {
         let id = engine.volume(&format!("tank/{name}")).await.expect("there").id;
@@ -185,6 +190,11 @@ async fn fill(kind: Kind, engine: &Engine, rt: &Rt) {
         write(rt, &volume, "later", blocks).await;
         volume.flush().await.expect("durable");
     }
+}
+
+/// The value of an item of the registry.
+fn item(key: &str, bytes: usize) -> Vec<u8> {
+    key.bytes().cycle().take(bytes).collect()
 }
 
 async fn verify(engine: &Engine, rt: &Rt) {
@@ -201,6 +211,9 @@ async fn verify(engine: &Engine, rt: &Rt) {
     assert_eq!(trash.len(), 1);
     let project = engine.project("tank/work").await.expect("there");
     assert_eq!(project.properties.quota, Some(64 * MIB));
+    let items = engine.items("tank").await.expect("there");
+    let want = [("later", 5), ("long", 3000), ("short", 3)];
+    assert!(items.into_iter().eq(want.map(|(key, bytes)| (key.to_string(), item(key, bytes)))));
 }
 
 #[test]

@@ -17,13 +17,14 @@ const LIMIT: Duration = Duration::from_secs(3600);
 const BLOCK: u64 = 64 * KIB;
 const PURGE: VolumeDelete = VolumeDelete { with_snapshots: true, purge: true };
 /// Tables of a few hundred chunks have four levels.
-const SMALL: TableShape = TableShape { per_leaf: 8, fan_out: 3, datasets: 31, maps_bytes: 0, nodes: 2 };
+pub(crate) const SMALL: TableShape =
+    TableShape { per_leaf: 8, fan_out: 3, datasets: 31, maps_bytes: 0, nodes: 2 };
 
-struct Pool {
-    world: World,
-    rt: Rt,
-    engine: Engine,
-    paths: Vec<String>,
+pub(crate) struct Pool {
+    pub world: World,
+    pub rt: Rt,
+    pub engine: Engine,
+    pub paths: Vec<String>,
     events: Arc<Mutex<Vec<Event>>>,
 }
 
@@ -69,8 +70,15 @@ impl Pool {
     }
 
     /// Bytes that all disks have been written.
-    fn written(&self) -> u64 {
+    pub fn written(&self) -> u64 {
         (0..self.paths.len()).map(|disk| self.world.written(disk)).sum()
+    }
+
+    /// Exports the pool and imports it again.
+    pub async fn again(&self) {
+        self.engine.pool_export("tank").await.expect("exported");
+        let imported = self.engine.pool_import("tank", self.paths.clone(), Import::default());
+        assert_eq!(imported.await.expect("imported").state, PoolState::Online);
     }
 
     async fn state(&self) -> PoolState {
@@ -78,7 +86,7 @@ impl Pool {
     }
 
     /// How often events with this code were told since this was last asked of any.
-    fn told(&self) -> Vec<&'static str> {
+    pub fn told(&self) -> Vec<&'static str> {
         self.events.lock().expect("nobody panics").drain(..).map(|event| event.code).collect()
     }
 }
@@ -100,7 +108,7 @@ fn spec(layout: Layout, paths: &[String], shards: usize) -> PoolSpec {
 }
 
 /// Runs `main` with a pool on `disks` disks of 64 MiB, with tables cut like this.
-fn on_pool<W: Future<Output = ()> + 'static>(
+pub(crate) fn on_pool<W: Future<Output = ()> + 'static>(
     (layout, disks, shards): (Layout, usize, usize),
     shape: Option<TableShape>,
     main: impl FnOnce(Rc<Pool>) -> W,
@@ -142,9 +150,7 @@ fn a_chunk_table_of_many_levels_grows_and_shrinks() {
         assert!(written > 150 * MIB, "{written} written");
         for again in [false, true] {
             if again {
-                pool.engine.pool_export("tank").await.expect("exported");
-                let imported = pool.engine.pool_import("tank", pool.paths.clone(), Import::default());
-                assert_eq!(imported.await.expect("imported").state, PoolState::Online);
+                pool.again().await;
             }
             let volume = pool.open("v").await;
             pool.engine.checkpoint("tank").await.expect("a full pool is no reason to stop");
