@@ -8,7 +8,11 @@
 //! for each host at each of them. They are kept by the volume's UUID and its pool's: an exported pool's mappings wait for
 //! its import, a deleted volume's are dropped. Those of volumes that have no hosts of their own follow what projects say
 //! ([`crate::inherited`]).
+//!
+//! The registry of each pool has a copy of what concerns the pool ([`crate::carried`]). To tell which of the two is newer, the content counts the
+//! changes that concern a pool, and the appliance that has the file has a UUID.
 
+use crate::carried::Revision;
 use crate::inherited::ProjectHosts;
 use crate::iscsi_names::target_name;
 use crate::numbers::Numbers;
@@ -16,7 +20,7 @@ use crate::store::{Kept, Store};
 use forebay_api::{Code, Problem, show_size};
 use forebay_pool::Rate;
 use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 const VERSION: u32 = 1;
 /// Of hosts and of groups: the largest clusters have some hundred, and each change looks at all.
@@ -140,6 +144,12 @@ pub struct Moving {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Content {
     pub version: u32,
+    /// UUID, made before the first registry is written; empty until then. With the file it is lost, and comes back with a backup.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub appliance: String,
+    /// By UUIDs of pools: how often that changed which concerns them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub revisions: BTreeMap<String, Revision>,
     pub hosts: Vec<Host>,
     pub groups: Vec<Group>,
     pub mappings: Vec<Mapping>,
@@ -166,6 +176,8 @@ impl Default for Content {
     fn default() -> Content {
         Content {
             version: VERSION,
+            appliance: String::new(),
+            revisions: BTreeMap::new(),
             hosts: Vec::new(),
             groups: Vec::new(),
             mappings: Vec::new(),
@@ -300,6 +312,24 @@ impl Content {
         self.moving.retain(|one| one.from != pool && one.to != pool);
         self.mappings.retain(|mapping| mapping.pool != pool);
         self.projects.retain(|entry| entry.pool != pool);
+        self.revisions.remove(pool);
+    }
+
+    /// Pools that a change from `before` concerns: mappings or what projects say, or a host or group that either names.
+    fn pools_changed<'a>(&'a self, before: &'a Content) -> BTreeSet<&'a str> {
+        let mut parties: HashSet<&str> = HashSet::new();
+        parties.extend(differing(&before.hosts, &self.hosts, |host| &host.id).map(|host| &*host.id));
+        parties.extend(differing(&before.groups, &self.groups, |group| &group.id).map(|group| &*group.id));
+        let groups = before.groups.iter().chain(&self.groups);
+        let with_member = groups.filter(|group| group.hosts.iter().any(|host| parties.contains(&**host)));
+        let with_member: Vec<&str> = with_member.map(|group| &*group.id).collect();
+        parties.extend(with_member);
+        let naming = self.mappings.iter().filter(|mapping| parties.contains(&*mapping.to));
+        let mappings = differing(&before.mappings, &self.mappings, |mapping| &mapping.id).chain(naming);
+        let names_one = |entry: &&ProjectHosts| entry.hosts.iter().any(|to| parties.contains(&**to));
+        let naming = self.projects.iter().filter(names_one);
+        let projects = differing(&before.projects, &self.projects, |entry| &entry.project).chain(naming);
+        mappings.map(|mapping| &*mapping.pool).chain(projects.map(|entry| &*entry.pool)).collect()
     }
 
     /// Adds a mapping: with the lowest free number and the volume's logical block unless told otherwise.
@@ -432,6 +462,34 @@ impl Kept for Content {
         self.check_projects()?;
         self.check_views()
     }
+
+    fn count_change(&mut self, before: &Content) {
+        let is_forgotten =
+            |pool: &str| before.revisions.contains_key(pool) && !self.revisions.contains_key(pool);
+        let pools: Vec<String> = self
+            .pools_changed(before)
+            .into_iter()
+            .filter(|pool| !is_forgotten(pool))
+            .map(String::from)
+            .collect();
+        for pool in pools {
+            let revision = self.revisions.entry(pool).or_default();
+            revision.number = revision.number.saturating_add(1);
+        }
+    }
+}
+
+/// Those of either list that are not in the other as they are.
+fn differing<'a, T: PartialEq>(
+    before: &'a [T],
+    after: &'a [T],
+    id: impl Fn(&T) -> &str,
+) -> impl Iterator<Item = &'a T> {
+    let by_id = |list: &'a [T]| list.iter().map(|one| (id(one).to_string(), one)).collect::<HashMap<_, _>>();
+    let (was, is) = (by_id(before), by_id(after));
+    let gone = before.iter().filter(|one| is.get(id(one)) != Some(one)).collect::<Vec<_>>();
+    let new = after.iter().filter(|one| was.get(id(one)) != Some(one)).collect::<Vec<_>>();
+    gone.into_iter().chain(new)
 }
 
 /// A mapping to make.

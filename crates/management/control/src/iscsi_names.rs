@@ -21,6 +21,11 @@ pub fn target_name(pool: &str) -> String {
     format!("{TARGET_PREFIX}{}", pool.to_ascii_lowercase().replace('_', ":"))
 }
 
+/// Whether a pool can have a target of this name.
+pub fn is_target(name: &str) -> bool {
+    name.starts_with(TARGET_PREFIX) && initiator(name).as_deref() == Some(name)
+}
+
 /// A name as it is compared.
 fn initiator(name: &str) -> Option<String> {
     let name = name.trim().to_ascii_lowercase();

@@ -177,7 +177,8 @@ pub fn check_ceiling(field: &str, rate: u64) -> Result<(), Problem> {
     check_range(field, rate, range)
 }
 
-fn check_spec(spec: &LevelSpec) -> Result<(), Problem> {
+/// Whether a level may say this.
+pub fn check_spec(spec: &LevelSpec) -> Result<(), Problem> {
     let numbers = [
         ("floor_iops", spec.floor_iops, 1..=IOPS_MAX),
         ("floor_bytes_per_second", spec.floor_bytes_per_second, 1..=BYTES_MAX),

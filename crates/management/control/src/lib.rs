@@ -19,6 +19,8 @@ mod audit;
 mod audit_words;
 mod authentication;
 mod capture;
+mod carried;
+mod carrier;
 mod changes;
 mod channels;
 mod collect;
@@ -121,6 +123,7 @@ pub(crate) struct Shared {
     replays: Arc<replays::Replays>,
     hosts: hosts::Hosts,
     levels: levels::Levels,
+    carrier: carrier::Carrier,
     statistics: statistics::Statistics,
     worksheets: statistics::worksheets::Worksheets,
     /// Whether statistics are counted.
@@ -206,6 +209,7 @@ impl Shared {
         if self.access.update(&self.hosts.content(), &volumes) {
             self.tell_iscsi(|iscsi| iscsi.access_changed());
         }
+        self.carrier.changed();
     }
 
     /// All volumes at one moment, each in one pool also while it moves; and whether these are all. A pool that is just closing says nothing:
@@ -307,6 +311,7 @@ impl Daemon {
             replays: Arc::default(),
             hosts: hosts::Hosts::open(dir.clone())?,
             levels: levels::Levels::open(dir.clone())?,
+            carrier: carrier::Carrier::default(),
             access: Arc::default(),
             iscsi: OnceLock::new(),
             nbd: OnceLock::new(),
@@ -361,6 +366,7 @@ impl Daemon {
             let router = routes::router(shared.clone(), transport);
             runtime.spawn(server::serve(listening, router, shared.stopping.subscribe()))
         });
+        runtime.spawn(carrier::carry_on(shared.clone()));
         let signalled = runtime.block_on(listen_for_signals())?;
         Ok(Daemon { runtime, shared, servers: servers.into(), http, socket, signalled })
     }

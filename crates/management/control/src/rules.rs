@@ -26,7 +26,7 @@ const PATH_BYTES_MAX: usize = 4096;
 const TRASH_SECONDS: RangeInclusive<u32> = 60..=10 * 365 * 24 * 3600;
 /// From an hour to ten years: what is closer together never ends, what is further apart never begins.
 const SCRUB_SECONDS: RangeInclusive<u32> = 3600..=10 * 365 * 24 * 3600;
-const NAME_BYTES_MAX: usize = 63;
+pub const NAME_BYTES_MAX: usize = 63;
 const VOLUME_NAME_BYTES_MAX: usize = 200;
 /// The engine's.
 pub const SHARDS_MAX: usize = 32;

@@ -21,6 +21,8 @@ pub trait Kept: Clone + Default + PartialEq + Serialize + DeserializeOwned {
     fn version(&self) -> u32;
     /// Says which invariant does not hold.
     fn check(&self) -> Result<(), Problem>;
+    /// Counts a change that is about to be written.
+    fn count_change(&mut self, _before: &Self) {}
 }
 
 /// The content and its file.
@@ -84,6 +86,7 @@ impl<C: Kept> Store<C> {
             return Ok(made);
         }
         next.check()?;
+        next.count_change(&before);
         let mut text = serde_json::to_vec_pretty(&next).expect("what is kept is plain data");
         text.push(b'\n');
         let written = self.dir.write(C::FILE, &text);

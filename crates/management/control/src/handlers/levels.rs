@@ -39,6 +39,7 @@ async fn change<T: Send + 'static>(
 ) -> Result<T, Problem> {
     let by = shared.clone();
     let made = blocking(move || by.levels.change(change)).await?;
+    shared.carrier.changed();
     apply(shared).await?;
     Ok(made)
 }

@@ -13,7 +13,7 @@ use super::{inherited, told};
 use crate::events::now_unix_ms;
 use crate::hosts::{Content, Here, Host, Mapping, Moving, NewMapping};
 use crate::request::{Answered, Ask, Failure, Input, Principal, made, ok, plan};
-use crate::{Shared, convert, iscsi_names, rules};
+use crate::{Shared, carrier, convert, iscsi_names, rules};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -438,12 +438,13 @@ async fn here(shared: &Shared) -> Here {
     }
 }
 
-/// After an import: mappings of volumes that the pool does not have any more are dropped, and what projects say that it does not have; the others take effect.
+/// After an import: what the pool carries is taken where it is newer, mappings of volumes that the pool does not have any more are dropped, and what projects say that it does not have; the others take effect.
 pub async fn pool_came(shared: &Arc<Shared>, pool: &PoolStatus) -> Result<(), Problem> {
     let _turn = shared.volume_turn.lock().await;
     let (mut here, came) = (here(shared).await, pool.id.to_string());
     let projects = shared.engine.projects(Some(&pool.name)).await;
     here.projects = projects.ok().map(|all| all.iter().map(|project| project.id.to_string()).collect());
+    carrier::came(shared, pool, &here).await;
     let follow = move |content: &mut Content| {
         content.follow(&here, Some(&came));
         Ok(())

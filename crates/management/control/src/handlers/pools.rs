@@ -9,7 +9,7 @@ use crate::configuration::{Remembered, Unsettled};
 use crate::filling::THRESHOLDS;
 use crate::iscsi_names::target_name;
 use crate::request::{Answered, Ask, Input, Principal, made, ok, plan};
-use crate::{Shared, convert, rules};
+use crate::{Shared, carrier, convert, rules};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -119,6 +119,7 @@ pub async fn set(
         let (name, own) = (pool.name.clone(), shared.clone());
         let update = move || own.configuration.update(&name, |entry| entry.threshold_percents = percents);
         tokio::task::spawn_blocking(update).await.expect("it does not panic")?;
+        shared.carrier.changed();
     }
     for what in changes {
         told(&shared, &who, "pool.changed", &pool.name, &what);
@@ -523,8 +524,14 @@ async fn leave(
         if let Some(pool) = imported {
             mappings::pool_destroyed(&shared, pool.id.to_string()).await?;
         }
-    } else if imported.is_some() {
-        shared.engine.pool_export(&name).await.map_err(convert::problem)?;
+    } else if let Some(pool) = imported {
+        carrier::leaves(&shared, &pool.id.to_string()).await;
+        if let Err(error) = shared.engine.pool_export(&name).await {
+            if shared.engine.pools().await.iter().any(|other| other.id == pool.id) {
+                carrier::stays(&shared, &pool);
+            }
+            return Err(convert::problem(error));
+        }
         let _turn = shared.volume_turn.lock().await;
         shared.refresh_access().await;
     } else if shared.configuration.find(&name).is_none() {
