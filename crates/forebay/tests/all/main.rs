@@ -23,6 +23,7 @@ mod moving;
 mod notify;
 mod project_hosts;
 mod projects;
+mod registry;
 mod snapshots;
 mod statistics;
 mod streams;

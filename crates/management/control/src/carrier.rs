@@ -257,7 +257,7 @@ async fn take(shared: &Arc<Shared>, pool: &PoolStatus, id: &str, here: &Here) ->
     }
     if let Some(what) = all.left_out_in_words() {
         let message = format!(
-            "left out of what the pool carries: {what}. See `forebay host list` and `forebay volume show`, and map what is missing with `forebay volume map`"
+            "left out of what the pool carries: {what}. `forebay host list` shows the hosts; map what is missing with `forebay volume map VOLUME --host HOST`"
         );
         shared.events.record(Severity::Warning, "registry.left_out", &pool.name, &message);
     }

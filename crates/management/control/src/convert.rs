@@ -458,8 +458,8 @@ fn level_shown(known: &Known, id: Id) -> (String, Option<api::Condition>) {
     match known.levels.name_of(id) {
         Some(name) => (name, None),
         None => {
-            let message = "This appliance has no level with this id: it was made on another one, or deleted while the pool was \
-                           exported. It holds as none does. Give it another with --level.";
+            let message = "This appliance has no level with this id, and the pool has not brought it along: it was deleted while the pool \
+                           was exported or the volume in the trash. It holds as none does. Give it another with --level.";
             (id.to_string(), Some(condition("LevelKnown", false, "LevelUnknown", message)))
         }
     }

@@ -1,0 +1,135 @@
+//! Do hosts, mappings, levels and thresholds go with a pool's disks to another machine and back, and does what was changed last win?
+//!
+//! Method: the real daemon twice, with a data directory each; the disks are files that both can open. One of the two is killed with its pool.
+
+use crate::common::{Api, Daemon, Place};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const SECRET: &str = "0123456789abcdef";
+
+/// `VOLUME HOST LUN` of each mapping, sorted.
+fn mapped(api: &Api<'_>) -> Vec<String> {
+    let all = api.get("/api/v1/mappings").json();
+    let in_words = |mapping: &Value| {
+        let spec = &mapping["spec"];
+        let [volume, host] = ["volume", "host"].map(|field| spec[field].as_str().expect("a name"));
+        format!("{volume} {host} {}", spec["lun"])
+    };
+    let mut mapped: Vec<String> = all["items"].as_array().expect("a list").iter().map(in_words).collect();
+    mapped.sort();
+    mapped
+}
+
+fn begin(place: &Place) -> (Daemon, String) {
+    let daemon = Daemon::start(place);
+    let secret = place.run(&["token", "create", "robot", "--role", "operator"]).expect(0).out;
+    (daemon, secret.trim().to_string())
+}
+
+/// The message of the newest event with this code.
+fn event(place: &Place, code: &str) -> String {
+    let events = place.json(&["event", "list"])["items"].clone();
+    let mut events = events.as_array().expect("a list").iter().rev();
+    let found = events.find(|event| event["code"] == json!(code));
+    found.map(|event| event["message"].as_str().expect("a text").to_string()).unwrap_or_default()
+}
+
+/// What the hosts of a place prove themselves with.
+fn remembered(place: &Place, host: &str) -> Value {
+    let text = std::fs::read(place.data().join("hosts")).expect("it is written");
+    let content: Value = serde_json::from_slice(&text).expect("it is JSON");
+    let hosts = content["hosts"].as_array().expect("a list").clone();
+    hosts.into_iter().find(|one| one["name"] == json!(host)).unwrap_or_default()
+}
+
+#[test]
+fn a_pool_brings_its_hosts_mappings_and_levels_along() {
+    let (here, there) = (Place::new(), Place::new());
+    let disks = here.disks();
+    let disks: Vec<&str> = disks.iter().map(String::as_str).collect();
+    let (daemon, secret) = begin(&here);
+    let api = daemon.api(&secret);
+    here.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
+    let chap = ["host", "create", "esx1", "--iqn", "iqn.2026-01.example:esx1", "--chap", "esx1"];
+    here.run_with(&[&chap[..], &["--chap-secret-file", "-"]].concat(), SECRET).expect(0);
+    for name in ["esx2", "esx3", "unused"] {
+        here.run(&["host", "create", name, "--iqn", &format!("iqn.2026-01.example:{name}")]).expect(0);
+    }
+    here.run(&["host", "group", "create", "cluster", "--host", "esx2", "esx3"]).expect(0);
+    here.run(&["level", "create", "gold", "--ceiling-iops", "5000"]).expect(0);
+    here.run(&["level", "create", "silver", "--ceiling-iops", "500"]).expect(0);
+    for name in ["tank/vm1", "tank/vm2"] {
+        here.run(&["volume", "create", name, "--size", "16M"]).expect(0);
+    }
+    here.run(&["volume", "map", "tank/vm1", "--host", "esx1", "--lun", "7"]).expect(0);
+    here.run(&["volume", "map", "tank/vm2", "--host", "cluster", "--lun", "3"]).expect(0);
+    here.run(&["volume", "set", "tank/vm1", "--level", "gold"]).expect(0);
+    here.run(&["project", "create", "tank/web", "--host", "cluster", "esx1"]).expect(0);
+    here.run(&["volume", "create", "tank/web/a", "--size", "16M"]).expect(0);
+    let thresholds = api.call("PATCH", "/api/v1/pools/tank", "", Some(json!({"threshold_percents": [70]})));
+    assert_eq!(thresholds.status, 200, "{thresholds:?}");
+    let before = mapped(&api);
+    assert_eq!(
+        before,
+        ["tank/vm1 esx1 7", "tank/vm2 cluster 3", "tank/web/a cluster 0", "tank/web/a esx1 0"]
+    );
+    here.run(&["pool", "export", "tank"]).expect(0);
+
+    // To a machine that knows nothing.
+    let (other_daemon, secret) = begin(&there);
+    let other = other_daemon.api(&secret);
+    there.run(&[&["pool", "import", "tank"], &disks[..]].concat()).expect(0);
+    assert_eq!(mapped(&other), before);
+    assert_eq!(remembered(&there, "esx1"), remembered(&here, "esx1"));
+    assert_eq!(remembered(&there, "esx1")["chap"]["secret"], json!(SECRET));
+    assert_eq!(remembered(&there, "unused"), Value::Null);
+    assert_eq!(there.json(&["volume", "show", "tank/vm1"])["spec"]["level"], json!("gold"));
+    assert_eq!(there.json(&["level", "show", "gold"])["spec"], here.json(&["level", "show", "gold"])["spec"]);
+    there.run(&["level", "show", "silver"]).expect(3);
+    assert_eq!(there.json(&["pool", "status", "tank"])["spec"]["threshold_percents"], json!([70]));
+    assert_eq!(there.json(&["project", "show", "tank/web"])["spec"]["hosts"], json!(["cluster", "esx1"]));
+    let told = event(&there, "registry.taken");
+    assert!(told.contains("3 hosts, 1 host group, 4 mappings, 1 project"), "{told}");
+    assert_eq!(event(&there, "registry.left_out"), "");
+
+    // What is changed there is there when it comes back, and what is here and known stays as it is.
+    there.run(&["host", "create", "esx9", "--iqn", "iqn.2026-01.example:esx9"]).expect(0);
+    there.run(&["volume", "unmap", "tank/vm1", "--host", "esx1"]).expect(0);
+    there.run(&["volume", "map", "tank/vm1", "--host", "esx9", "--lun", "1"]).expect(0);
+    there.run(&["project", "set", "tank/web", "--host", "cluster"]).expect(0);
+    there.run(&["host", "set", "esx2", "--iqn", "iqn.2026-01.example:forged"]).expect(0);
+    let changed = ["tank/vm1 esx9 1", "tank/vm2 cluster 3", "tank/web/a cluster 0"];
+    assert_eq!(mapped(&other), changed);
+    there.run(&["pool", "export", "tank"]).expect(0);
+    here.run(&["pool", "import", "tank", "a", "b"]).expect(0);
+    assert_eq!(mapped(&api), changed);
+    assert_eq!(remembered(&here, "esx2")["initiators"], json!(["iqn.2026-01.example:esx2"]));
+    assert_eq!(here.json(&["project", "show", "tank/web"])["spec"]["hosts"], json!(["cluster"]));
+
+    // A crash takes nothing back, nor does a change while the pool is exported.
+    here.run(&["volume", "map", "tank/vm2", "--host", "esx1", "--lun", "12"]).expect(0);
+    daemon.kill();
+    let daemon = Daemon::start(&here);
+    let api = daemon
+        .api(&here.run(&["token", "create", "more", "--role", "operator"]).expect(0).out.trim().to_string());
+    let crashed = ["tank/vm1 esx9 1", "tank/vm2 cluster 3", "tank/vm2 esx1 12", "tank/web/a cluster 0"];
+    assert_eq!(mapped(&api), crashed);
+    here.run(&["pool", "export", "tank"]).expect(0);
+    here.run(&["volume", "unmap", "tank/vm2", "--host", "esx1"]).expect(0);
+    here.run(&["pool", "import", "tank", "a", "b"]).expect(0);
+    assert_eq!(mapped(&api), changed);
+
+    // The machine is gone, and its last change is with the disks.
+    here.run(&["volume", "map", "tank/vm2", "--host", "esx1", "--lun", "13"]).expect(0);
+    std::thread::sleep(Duration::from_secs(3));
+    daemon.kill();
+    there.run(&[&["pool", "import", "tank", "--force"], &disks[..]].concat()).expect(0);
+    let gone = ["tank/vm1 esx9 1", "tank/vm2 cluster 3", "tank/vm2 esx1 13", "tank/web/a cluster 0"];
+    assert_eq!(mapped(&other), gone);
+    for code in ["registry.left_out", "registry.failed", "registry.unreadable"] {
+        assert_eq!(event(&there, code), "", "{code}");
+    }
+    other_daemon.stop();
+    here.run(&["check", "--offline", "a", "b"]).expect(0);
+}
