@@ -41,7 +41,7 @@ struct Carried {
     items: Option<Items>,
     /// What it was last made equal to.
     from: Option<Files>,
-    /// It is told that it fails.
+    /// Its failure was reported.
     is_failing: bool,
 }
 
@@ -114,7 +114,7 @@ pub async fn carry_on(shared: Arc<Shared>) {
     }
 }
 
-/// Brings a registry up to date. A failure is told once until it succeeds.
+/// Brings a registry up to date. A failure is reported once until it succeeds.
 async fn carry(shared: &Arc<Shared>, id: &str, carried: &Arc<Mutex<Carried>>) {
     let late = || Problem::new(Code::Busy, format!("its disks do not answer within {SECONDS_MAX} seconds"));
     let done = timeout(Duration::from_secs(SECONDS_MAX), write(shared, id, carried)).await;

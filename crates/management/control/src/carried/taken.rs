@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
-/// Nobody changes anything more often; and one more is counted without an overflow.
+/// More changes than can be made; one more is counted without an overflow.
 const REVISION_MAX: u64 = 1 << 48;
 const NOT_PLAIN: &str = "the entry is not what this program writes";
 const FULL: &str = "there are as many as there can be";
@@ -106,79 +106,36 @@ pub fn take(
     projects.sort_by(|a, b| a.name.cmp(&b.name));
 
     let mut parties = Parties::of(content, hosts, groups, now_unix_ms);
-    let mut wanted = Vec::new();
-    for mut mapping in mappings {
-        let name = pool.volumes.get(&mapping.volume);
-        let why = check_mapping(&mapping, pool).err();
-        let why = why.or_else(|| name.is_none().then_some("its volume is not in this pool"));
-        let found = match why {
-            None => parties.find(&mapping.to, &mut taken).ok_or("its host is not known"),
-            Some(why) => Err(why),
-        };
-        match (found, name) {
-            (Ok(to), Some(name)) => {
-                mapping.target = mapping.target.filter(|target| *target != target_name(pool.name));
-                mapping.created_unix_ms = mapping.created_unix_ms.min(now_unix_ms);
-                wanted.push(Mapping { to, volume_name: name.clone(), ..mapping });
-            }
-            (found, _) => {
-                let what = format!("mapping of {}", shown(name.unwrap_or(&mapping.volume_name)));
-                taken.leave_out(what, found.err().unwrap_or(NOT_PLAIN));
-            }
-        }
-    }
-    let mut named = Vec::new();
-    for entry in projects {
-        let Some(name) = pool.projects.get(&entry.project).filter(|_| entry.pool == pool.id) else {
-            taken.leave_out(format!("hosts of {}", shown(&entry.name)), "the project is not in this pool");
-            continue;
-        };
-        let found: Vec<_> = entry.hosts.iter().map(|to| parties.find(to, &mut taken)).collect();
-        if found.contains(&None) {
-            taken.leave_out(format!("hosts of {name}"), "the host is not known");
-        }
-        let hosts = found.into_iter().flatten().collect();
-        named.push(ProjectHosts { name: name.clone(), hosts, ..entry });
-    }
+    let wanted: Vec<_> =
+        mappings.into_iter().filter_map(|mapping| parties.wanted(mapping, pool, &mut taken)).collect();
+    let named: Vec<_> =
+        projects.into_iter().filter_map(|entry| parties.named(entry, pool, &mut taken)).collect();
     let (hosts, groups) = (parties.new_hosts, parties.new_groups);
     (taken.hosts, taken.groups) = (hosts.len(), groups.len());
     content.hosts.extend(hosts);
     content.groups.extend(groups);
 
     let mut room = Room::of(content);
-    let mut accepted = Vec::new();
     for mapping in wanted {
         match room.admit(&mapping) {
-            Ok(()) => accepted.push(mapping),
+            Ok(()) => {
+                taken.mappings += 1;
+                content.mappings.push(mapping);
+            }
             Err(why) => taken.leave_out(format!("mapping of {}", mapping.volume_name), why),
         }
     }
     let known: HashSet<String> = content.projects.iter().map(|entry| entry.project.clone()).collect();
-    let mut count: usize = content.projects.iter().map(|entry| entry.hosts.len()).sum();
-    let mut entries = Vec::new();
     for mut entry in named.into_iter().filter(|entry| !known.contains(&entry.project)) {
-        let (mut reached, mut once, before) = (HashSet::new(), HashSet::new(), entry.hosts.len());
-        entry.hosts.retain(|to| {
-            let hosts = room.hosts(to);
-            let is_new = !hosts.iter().any(|host| reached.contains(host)) && once.insert(to.clone());
-            let fits = is_new && count < NAMED_MAX;
-            if fits {
-                count += 1;
-                reached.extend(hosts.iter().copied());
-            }
-            fits
-        });
-        if entry.hosts.len() < before {
+        if !room.admit_named(&mut entry) {
             let why = "the project names them twice, or there are as many as there can be";
             taken.leave_out(format!("hosts of {}", entry.name), why);
         }
         if !entry.hosts.is_empty() {
-            entries.push(entry);
+            taken.projects += 1;
+            content.projects.push(entry);
         }
     }
-    (taken.mappings, taken.projects) = (accepted.len(), entries.len());
-    content.mappings.extend(accepted);
-    content.projects.extend(entries);
     taken
 }
 
@@ -359,6 +316,41 @@ impl Parties {
         Some(id.into())
     }
 
+    /// The mapping as it would be here.
+    fn wanted(&mut self, mapping: Mapping, pool: &Pool<'_>, taken: &mut Taken) -> Option<Mapping> {
+        let name = pool.volumes.get(&mapping.volume);
+        let checked = check_mapping(&mapping, pool).and(name.ok_or("its volume is not in this pool"));
+        let found = checked
+            .and_then(|name| Ok((name, self.find(&mapping.to, taken).ok_or("its host is not known")?)));
+        match found {
+            Ok((name, to)) => Some(Mapping {
+                to,
+                volume_name: name.clone(),
+                target: mapping.target.filter(|target| *target != target_name(pool.name)),
+                created_unix_ms: mapping.created_unix_ms.min(self.now_unix_ms),
+                ..mapping
+            }),
+            Err(why) => {
+                let name = shown(name.unwrap_or(&mapping.volume_name));
+                taken.leave_out(format!("mapping of {name}"), why);
+                None
+            }
+        }
+    }
+
+    /// What a project says, as it would be here.
+    fn named(&mut self, entry: ProjectHosts, pool: &Pool<'_>, taken: &mut Taken) -> Option<ProjectHosts> {
+        let Some(name) = pool.projects.get(&entry.project).filter(|_| entry.pool == pool.id) else {
+            taken.leave_out(format!("hosts of {}", shown(&entry.name)), "the project is not in this pool");
+            return None;
+        };
+        let found: Vec<_> = entry.hosts.iter().map(|to| self.find(to, taken)).collect();
+        if found.contains(&None) {
+            taken.leave_out(format!("hosts of {name}"), "the host is not known");
+        }
+        Some(ProjectHosts { name: name.clone(), hosts: found.into_iter().flatten().collect(), ..entry })
+    }
+
     fn find_host(&mut self, id: &str, taken: &mut Taken) -> Option<String> {
         if self.known_hosts.contains(id) {
             return Some(id.into());
@@ -423,6 +415,8 @@ struct Room {
     luns: HashSet<(u32, u32, u16)>,
     /// Of volumes that are mapped.
     logical: HashMap<u32, u32>,
+    /// How many hosts and groups projects name.
+    named: usize,
 }
 
 impl Room {
@@ -444,6 +438,7 @@ impl Room {
             volumes: HashSet::new(),
             luns: HashSet::new(),
             logical: HashMap::new(),
+            named: content.projects.iter().map(|entry| entry.hosts.len()).sum(),
         };
         for mapping in &content.mappings {
             let place = room.place(mapping);
@@ -496,5 +491,21 @@ impl Room {
         }
         self.take(mapping, &place);
         Ok(())
+    }
+
+    /// Leaves those that a project can name; says whether these are all.
+    fn admit_named(&mut self, entry: &mut ProjectHosts) -> bool {
+        let (mut reached, mut once, before) = (HashSet::new(), HashSet::new(), entry.hosts.len());
+        entry.hosts.retain(|to| {
+            let hosts = self.hosts(to);
+            let is_new = !hosts.iter().any(|host| reached.contains(host)) && once.insert(to.clone());
+            let fits = is_new && self.named < NAMED_MAX;
+            if fits {
+                self.named += 1;
+                reached.extend(hosts.iter().copied());
+            }
+            fits
+        });
+        entry.hosts.len() == before
     }
 }
