@@ -314,9 +314,9 @@ fn a_host_with_a_known_initiator_stands_for_the_one_that_is_here() {
 #[test]
 fn names_that_are_taken_get_a_number_and_stay_names() {
     let long = "x".repeat(63);
-    let mut here = Content::default();
-    here.hosts =
+    let hosts =
         vec![host(50, "a", &[&iqn("1")]), host(51, "a-2", &[&iqn("2")]), host(52, &long, &[&iqn("3")])];
+    let mut here = Content { hosts, ..Content::default() };
     let named = Host { name: long.clone(), ..host(1, "b", &[&iqn("b")]) };
     take_into(&mut here, &with(&[(format!("host/{}", id(HOST_ID + 1)), value(&named))]));
     let names: BTreeSet<String> = here.hosts.iter().map(|host| host.name.clone()).collect();
