@@ -204,17 +204,27 @@ fn volumes_have_the_level_of_their_project_or_one_of_their_own() {
     place.run(&["pool", "import", "tank", "./a", "./b"]).expect(0);
     all(&place);
 
-    // What this appliance does not know is shown as it is, and says so.
+    // One that was deleted meanwhile comes back with the pool, beside another one of that name.
     place.run(&["pool", "export", "tank"]).expect(0);
+    let spec = place.json(&["level", "show", "gold"])["spec"].clone();
     place.run(&["level", "delete", "gold"]).expect(0);
     place.run(&["level", "create", "gold"]).expect(0);
     place.run(&["pool", "import", "tank", "./a", "./b"]).expect(0);
-    assert_eq!(level(&place, "volume", "tank/db/data"), from(&gold, "project"), "another one of that name");
-    for (noun, name) in [("volume", "tank/db/data"), ("project", "tank/db")] {
-        let shown = place.json(&[noun, "show", name]);
-        assert_eq!(shown["conditions"][1]["reason"], "LevelUnknown", "{shown}");
-        assert!(place.run(&[noun, "show", name]).expect(0).out.contains("nobody here knows it"));
-    }
+    assert_eq!(level(&place, "volume", "tank/db/data"), from("gold-2", "project"));
+    assert_eq!(level(&place, "project", "tank/db"), from("gold-2", "own"));
+    let again = place.json(&["level", "show", "gold-2"]);
+    assert_eq!((&again["id"], &again["spec"]), (&json!(gold), &spec));
+    // What this appliance does not know is shown as it is, and says so: nobody looks into the trash.
+    place.run(&["level", "create", "bronze"]).expect(0);
+    let bronze = place.json(&["level", "show", "bronze"])["id"].as_str().expect("an id").to_string();
+    place.run(&["volume", "create", "tank/trashed", "--size", "16M", "--level", "bronze"]).expect(0);
+    place.run(&["volume", "delete", "tank/trashed", "--yes"]).expect(0);
+    place.run(&["level", "delete", "bronze"]).expect(0);
+    place.run(&["volume", "restore", "tank/trashed"]).expect(0);
+    assert_eq!(level(&place, "volume", "tank/trashed"), from(&bronze, "own"));
+    let shown = place.json(&["volume", "show", "tank/trashed"]);
+    assert_eq!(shown["conditions"][1]["reason"], "LevelUnknown", "{shown}");
+    assert!(place.run(&["volume", "show", "tank/trashed"]).expect(0).out.contains("nobody here knows it"));
     place.run(&["project", "set", "tank/db", "--level", "gold"]).expect(0);
     all(&place);
     daemon.stop();

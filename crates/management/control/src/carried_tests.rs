@@ -539,6 +539,8 @@ fn a_difference_is_put_in_order_and_leaves_what_others_wrote() {
     let wanted = items_of(&large, &levels(&["gold"]), &[80], &id(POOL));
     let mut registry = items_of(&full(), &levels(&["silver", "bronze"]), &[], &id(POOL));
     let later = ("later/x".to_string(), vec![1]);
+    // Deletions take more than one batch, too.
+    registry.extend((50_000..54_000).map(|nth| (format!("mapping/{}", id(nth)), vec![4])));
     registry.extend([later.clone(), (format!("host/{}", id(1)), vec![2]), ("mapping/".to_string(), vec![3])]);
     let known = super::known(registry.clone());
     assert!(!known.contains_key("later/x"));
