@@ -27,7 +27,7 @@ use crate::hosts::{Content, Group, Host, Mapping};
 use crate::inherited::ProjectHosts;
 use crate::levels;
 use forebay_base::Id;
-use forebay_pool::{ITEM_VALUE_MAX, ITEMS_PUT_MAX, ItemChanges};
+use forebay_pool::{ITEM_VALUE_MAX, ITEMS_CHANGED_MAX, ITEMS_PUT_MAX, ItemChanges};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 
@@ -176,7 +176,7 @@ pub fn difference(known: &Items, wanted: &Items) -> Difference {
     let (mut batch, mut bytes) = (ItemChanges::new(), 0);
     for (_, key, value) in puts {
         let more = key.len() + value.map_or(0, Vec::len);
-        if bytes + more > ITEMS_PUT_MAX {
+        if bytes + more > ITEMS_PUT_MAX || batch.len() == ITEMS_CHANGED_MAX {
             found.batches.push(std::mem::take(&mut batch));
             bytes = 0;
         }

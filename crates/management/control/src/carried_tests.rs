@@ -552,7 +552,7 @@ fn a_difference_is_put_in_order_and_leaves_what_others_wrote() {
     for (nth, batch) in found.batches.iter().enumerate() {
         let bytes: usize =
             batch.iter().map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len)).sum();
-        assert!(bytes <= ITEMS_PUT_MAX, "{bytes}");
+        assert!(bytes <= ITEMS_PUT_MAX && batch.len() <= ITEMS_CHANGED_MAX, "{bytes}, {}", batch.len());
         assert_eq!(batch.contains_key(ORIGIN), nth == last);
         // All that is named is there, whatever comes after this batch.
         apply(&mut registry, batch.clone());
