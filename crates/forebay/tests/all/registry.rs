@@ -80,7 +80,9 @@ fn a_pool_brings_its_hosts_mappings_and_levels_along() {
     let other = other_daemon.api(&secret);
     there.run(&[&["pool", "import", "tank"], &disks[..]].concat()).expect(0);
     assert_eq!(mapped(&other), before);
-    assert_eq!(remembered(&there, "esx1"), remembered(&here, "esx1"));
+    let mut came = remembered(&there, "esx1");
+    assert!(came.as_object_mut().expect("a host").remove("came_with").is_some());
+    assert_eq!(came, remembered(&here, "esx1"));
     assert_eq!(remembered(&there, "esx1")["chap"]["secret"], json!(SECRET));
     assert_eq!(remembered(&there, "unused"), Value::Null);
     assert_eq!(there.json(&["volume", "show", "tank/vm1"])["spec"]["level"], json!("gold"));
@@ -90,21 +92,34 @@ fn a_pool_brings_its_hosts_mappings_and_levels_along() {
     assert!(status.contains("told at 70 %"), "{status}");
     assert_eq!(there.json(&["project", "show", "tank/web"])["spec"]["hosts"], json!(["cluster", "esx1"]));
     let told = event(&there, "registry.taken");
-    assert!(told.contains("3 hosts, 1 host group, 4 mappings, 1 project"), "{told}");
+    assert!(
+        told.contains("hosts esx1 (iqn") && told.contains("1 host group, 4 new mappings, 1 project"),
+        "{told}"
+    );
     assert_eq!(event(&there, "registry.left_out"), "");
 
-    // What is changed there is there when it comes back, and what is here and known stays as it is.
+    // What is changed there is there when it comes back.
     there.run(&["host", "create", "esx9", "--iqn", "iqn.2026-01.example:esx9"]).expect(0);
     there.run(&["volume", "unmap", "tank/vm1", "--host", "esx1"]).expect(0);
     there.run(&["volume", "map", "tank/vm1", "--host", "esx9", "--lun", "1"]).expect(0);
     there.run(&["project", "set", "tank/web", "--host", "cluster"]).expect(0);
-    there.run(&["host", "set", "esx2", "--iqn", "iqn.2026-01.example:forged"]).expect(0);
+    there.run(&["host", "set", "esx2", "--iqn", "iqn.2026-01.example:new-adapter"]).expect(0);
+    there.run(&["level", "set", "gold", "--ceiling-iops", "6000"]).expect(0);
+    there.run(&["pool", "set", "tank", "--threshold", "60"]).expect(0);
     let changed = ["tank/vm1 esx9 1", "tank/vm2 cluster 3", "tank/web/a cluster 0"];
     assert_eq!(mapped(&other), changed);
     there.run(&["pool", "export", "tank"]).expect(0);
     here.run(&["pool", "import", "tank", "a", "b"]).expect(0);
     assert_eq!(mapped(&api), changed);
-    assert_eq!(remembered(&here, "esx2")["initiators"], json!(["iqn.2026-01.example:esx2"]));
+    assert_eq!(remembered(&here, "esx2")["initiators"], json!(["iqn.2026-01.example:new-adapter"]));
+    assert_eq!(here.json(&["level", "show", "gold"])["spec"]["ceiling_iops"], json!(6000));
+    assert!(here.run(&["pool", "status", "tank"]).expect(0).out.contains("told at 60 %"));
+    let told = event(&here, "registry.taken");
+    assert!(
+        told.contains("changed: host esx2") && told.contains("level gold") && told.contains("mapping"),
+        "{told}"
+    );
+    assert_eq!(event(&here, "registry.left_out"), "");
     assert_eq!(here.json(&["project", "show", "tank/web"])["spec"]["hosts"], json!(["cluster"]));
 
     // A crash takes nothing back, nor does a change while the pool is exported.

@@ -352,7 +352,7 @@ impl Session {
             return self.plan(&answer);
         }
         let done = [format!("Volume {volume} is unmapped from {host}.")].into_iter().chain(told);
-        self.done(volume, "mapping.delete", done.collect::<Vec<_>>().join("\n"))
+        self.done(volume, "mapping.delete", done.collect::<Vec<_>>().join(" "))
     }
 
     /// For people: who sees a volume, or what a host sees, below what was shown of it.

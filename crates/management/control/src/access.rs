@@ -191,6 +191,7 @@ pub mod tests {
             name: format!("host-{id}"),
             created_unix_ms: 0,
             revision: 1,
+            came_with: None,
             initiators: initiators.iter().map(|name| name.to_string()).collect(),
             chap: None,
             mutual: None,
@@ -287,6 +288,7 @@ pub mod tests {
                 name: "cluster".into(),
                 created_unix_ms: 0,
                 revision: 1,
+                came_with: None,
                 hosts: vec!["1".into(), "2".into()],
             }],
             mappings: vec![

@@ -21,6 +21,7 @@
 //!
 //! All here are pure functions. What is read from a registry is checked like a request: see [`taken`].
 
+pub mod parties;
 pub mod taken;
 
 use crate::hosts::{Content, Group, Host, Mapping};
@@ -29,7 +30,7 @@ use crate::levels;
 use forebay_base::Id;
 use forebay_pool::{ITEM_VALUE_MAX, ITEMS_CHANGED_MAX, ITEMS_PUT_MAX, ItemChanges};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 pub type Items = BTreeMap<String, Vec<u8>>;
 
@@ -86,7 +87,13 @@ pub fn age(items: &Items) -> Age {
     match serde_json::from_slice(text) {
         Ok(Versioned { version }) if version > VERSION => Age::Later(version),
         _ => match serde_json::from_slice::<Origin>(text) {
-            Ok(origin) if origin.version == VERSION && is_uuid(&origin.appliance) => Age::Known(origin),
+            Ok(origin)
+                if origin.version == VERSION
+                    && is_uuid(&origin.appliance)
+                    && origin.revision <= taken::REVISION_MAX =>
+            {
+                Age::Known(origin)
+            }
             _ => Age::Unknown,
         },
     }
@@ -103,9 +110,9 @@ fn is_uuid(text: &str) -> bool {
     text.parse::<Id>().is_ok_and(|id| id.to_string() == text)
 }
 
-/// Those of a registry's items that are written here.
-pub fn known(mut items: Items) -> Items {
-    items.retain(|key, _| kind(key).is_some());
+/// Those of a registry's items that are written here; what is `kept` is not.
+pub fn known(mut items: Items, kept: &BTreeSet<String>) -> Items {
+    items.retain(|key, _| kind(key).is_some() && !kept.contains(key));
     items
 }
 
@@ -162,7 +169,12 @@ pub fn difference(known: &Items, wanted: &Items) -> Difference {
     let mut puts: Vec<(usize, &String, Option<&Vec<u8>>)> = Vec::new();
     for (key, value) in wanted.iter().filter(|(key, value)| known.get(*key) != Some(value)) {
         match value.len() > ITEM_VALUE_MAX {
-            true => found.too_long.push(key.clone()),
+            true => {
+                found.too_long.push(key.clone());
+                if known.contains_key(key) {
+                    puts.push((kind(key).unwrap_or_default(), key, None));
+                }
+            }
             false => puts.push((kind(key).unwrap_or_default(), key, Some(value))),
         }
     }

@@ -8,12 +8,12 @@
 //! [`SECONDS_MAX`] at most. What is in a registry is remembered since the import, so a change costs as much as it changes; after a failure it is read again.
 
 use crate::carried::{self, Age, Items, Newer, taken};
-use crate::hosts::Here;
+use crate::iscsi_names::target_name;
 use crate::{Shared, blocking, convert, events, hosts, levels};
 use forebay_api::{Code, Problem, Severity};
 use forebay_base::Id;
 use forebay_pool::PoolStatus;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex as Lock, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{Mutex, Notify};
@@ -39,6 +39,8 @@ struct Carried {
     pool: String,
     /// What of it is written here; nothing while that is not known.
     items: Option<Items>,
+    /// Keys of what was not taken at the import. It stays: what has no place here may have one where the pool goes next.
+    kept: BTreeSet<String>,
     /// What it was last made equal to.
     from: Option<Files>,
     /// Its failure was reported.
@@ -81,8 +83,8 @@ impl Carrier {
     }
 
     /// From now on the registry of this pool is written.
-    fn begin(&self, id: &str, pool: &str, items: Option<Items>) {
-        let carried = Carried { pool: pool.into(), items, ..Carried::default() };
+    fn begin(&self, id: &str, pool: &str, items: Option<Items>, kept: BTreeSet<String>) {
+        let carried = Carried { pool: pool.into(), items, kept, ..Carried::default() };
         self.pools().insert(id.into(), Arc::new(Mutex::new(carried)));
         self.changed();
     }
@@ -114,20 +116,24 @@ pub async fn carry_on(shared: Arc<Shared>) {
     }
 }
 
-/// Brings a registry up to date. A failure is reported once until it succeeds.
-async fn carry(shared: &Arc<Shared>, id: &str, carried: &Arc<Mutex<Carried>>) {
+/// Brings a registry up to date. A failure is reported once until it succeeds. Gives whether it is.
+async fn carry(shared: &Arc<Shared>, id: &str, carried: &Arc<Mutex<Carried>>) -> bool {
     let late = || Problem::new(Code::Busy, format!("its disks do not answer within {SECONDS_MAX} seconds"));
     let done = timeout(Duration::from_secs(SECONDS_MAX), write(shared, id, carried)).await;
     let done = done.unwrap_or_else(|_| Err(late()));
-    let mut carried = carried.lock().await;
+    // It may have left meanwhile. Or another one writes, and reports.
+    let (true, Ok(mut carried)) = (shared.carrier.is_current(id, carried), carried.try_lock()) else {
+        return done.is_ok();
+    };
     let was_failing = std::mem::replace(&mut carried.is_failing, done.is_err());
-    if let (Err(problem), false) = (done, was_failing) {
+    if let (Err(problem), false) = (&done, was_failing) {
         let message = format!(
             "the pool does not carry the newest hosts, mappings and service levels: {}; it is tried again every minute",
             problem.detail
         );
         shared.events.record(Severity::Warning, "registry.failed", &carried.pool, &message);
     }
+    done.is_ok()
 }
 
 async fn write(shared: &Arc<Shared>, id: &str, carried: &Arc<Mutex<Carried>>) -> Result<(), Problem> {
@@ -144,7 +150,7 @@ async fn write(shared: &Arc<Shared>, id: &str, carried: &Arc<Mutex<Carried>>) ->
     // What fails, or is broken off, leaves nothing that is known.
     let mut items = match carried.items.take() {
         Some(items) => items,
-        None => carried::known(shared.engine.items(id).await.map_err(convert::problem)?),
+        None => carried::known(shared.engine.items(id).await.map_err(convert::problem)?, &carried.kept),
     };
     let wanted = carried::items_of(&now.hosts, &now.levels, &now.thresholds, id);
     let difference = carried::difference(&items, &wanted);
@@ -173,32 +179,50 @@ fn name_appliance(content: &mut hosts::Content) -> Result<(), Problem> {
 }
 
 /// Before an export: the pool carries all that there is. From then on its registry is not written.
-pub async fn leaves(shared: &Arc<Shared>, id: &str) {
-    let carried = shared.carrier.pools().get(id).cloned();
-    if let Some(carried) = carried {
-        carry(shared, id, &carried).await;
+pub async fn leaves(shared: &Arc<Shared>, pool: &PoolStatus) {
+    let id = pool.id.to_string();
+    let carried = shared.carrier.pools().get(&id).cloned();
+    if let Some(carried) = carried
+        && !carry(shared, &id, &carried).await
+    {
+        let message = "exported without the newest hosts, mappings and service levels: where it is imported next, it has older ones. \
+                       Import it here and export it again, if that matters";
+        shared.events.record(Severity::Warning, "registry.failed", &pool.name, message);
     }
+    shared.carrier.pools().remove(&id);
+}
+
+/// The pool is about to be destroyed.
+pub fn ends(shared: &Shared, id: &str) {
     shared.carrier.pools().remove(id);
+}
+
+/// Before the daemon ends: every pool carries all that there is.
+pub async fn settle(shared: &Arc<Shared>) {
+    let known: Vec<_> = shared.carrier.pools().iter().map(|(id, one)| (id.clone(), one.clone())).collect();
+    for (id, carried) in known {
+        carry(shared, &id, &carried).await;
+    }
 }
 
 /// The pool did not leave.
 pub fn stays(shared: &Shared, pool: &PoolStatus) {
     if !pool.read_only {
-        shared.carrier.begin(&pool.id.to_string(), &pool.name, None);
+        shared.carrier.begin(&pool.id.to_string(), &pool.name, None, BTreeSet::new());
     }
 }
 
 /// A pool has come: takes what its registry says, where that is newer. Needs the volumes' turn; the mappings do not take effect yet.
-pub async fn came(shared: &Arc<Shared>, pool: &PoolStatus, here: &Here) {
+pub async fn came(shared: &Arc<Shared>, pool: &PoolStatus) {
     let id = pool.id.to_string();
-    match take(shared, pool, &id, here).await {
-        Ok(items) if !pool.read_only => {
-            shared.carrier.begin(&id, &pool.name, Some(carried::known(items)));
+    match take(shared, pool, &id).await {
+        Ok((items, kept)) if !pool.read_only => {
+            shared.carrier.begin(&id, &pool.name, Some(carried::known(items, &kept)), kept);
         }
         Ok(_) => {}
         Err(problem) => {
             let message = format!(
-                "hosts, mappings and service levels that the pool carries are not taken, and not changed: {}",
+                "hosts, mappings and service levels that the pool carries are not taken, or not all of them, and not changed: {}",
                 problem.detail
             );
             shared.events.record(Severity::Warning, "registry.unreadable", &pool.name, &message);
@@ -206,10 +230,42 @@ pub async fn came(shared: &Arc<Shared>, pool: &PoolStatus, here: &Here) {
     }
 }
 
-async fn take(shared: &Arc<Shared>, pool: &PoolStatus, id: &str, here: &Here) -> Result<Items, Problem> {
-    let items = shared.engine.items(id).await.map_err(convert::problem)?;
-    let volumes = shared.engine.volumes(Some(&pool.name)).await.map_err(convert::problem)?;
+/// What the engine and the files say of a pool that has come.
+struct Around {
+    name: String,
+    volumes: HashMap<String, String>,
+    projects: HashMap<String, String>,
+    elsewhere: HashSet<String>,
+    targets: HashSet<String>,
+    levels: BTreeSet<Id>,
+}
+
+async fn around(shared: &Arc<Shared>, pool: &PoolStatus) -> Result<Around, Problem> {
+    let all = shared.engine.volumes(None).await.map_err(convert::problem)?;
     let projects = shared.engine.projects(Some(&pool.name)).await.map_err(convert::problem)?;
+    let (volumes, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|volume| volume.pool == pool.name);
+    let in_pool = |name: &str| format!("{}/{name}", pool.name);
+    let known = shared.configuration.pools().into_iter().map(|entry| entry.name);
+    let mut levels: BTreeSet<Id> = volumes.iter().map(|volume| volume.level).collect();
+    levels.extend(projects.iter().filter_map(|project| project.properties.level));
+    Ok(Around {
+        name: pool.name.clone(),
+        volumes: volumes.iter().map(|volume| (volume.id.to_string(), in_pool(&volume.name))).collect(),
+        projects: projects.iter().map(|project| (project.id.to_string(), in_pool(&project.name))).collect(),
+        elsewhere: others.iter().map(|volume| volume.id.to_string()).collect(),
+        targets: known.filter(|name| *name != pool.name).map(|name| target_name(&name)).collect(),
+        levels,
+    })
+}
+
+/// Gives the items, and the keys of those that are to stay as they are.
+async fn take(
+    shared: &Arc<Shared>,
+    pool: &PoolStatus,
+    id: &str,
+) -> Result<(Items, BTreeSet<String>), Problem> {
+    let items = shared.engine.items(id).await.map_err(convert::problem)?;
+    let around = around(shared, pool).await?;
     let origin = match carried::age(&items) {
         Age::Later(version) => {
             let detail =
@@ -219,47 +275,79 @@ async fn take(shared: &Arc<Shared>, pool: &PoolStatus, id: &str, here: &Here) ->
         Age::Known(origin) => Some(origin),
         Age::Unknown => None,
     };
-    let Some(origin) = origin else { return Ok(items) };
-    let mut wanted: BTreeSet<Id> = volumes.iter().map(|volume| volume.level).collect();
-    wanted.extend(projects.iter().filter_map(|project| project.properties.level));
-    let in_pool = |name: &str| format!("{}/{name}", pool.name);
-    let elsewhere = here.volumes.iter().filter(|(_, (of, _))| of != id).map(|(volume, _)| volume.clone());
-    let (volumes, projects, elsewhere) = (
-        volumes.iter().map(|volume| (volume.id.to_string(), in_pool(&volume.name))).collect(),
-        projects.iter().map(|project| (project.id.to_string(), in_pool(&project.name))).collect(),
-        elsewhere.collect(),
-    );
-    let (by, id, name) = (shared.clone(), id.to_string(), pool.name.clone());
-    let work = move || {
-        let mut all = taken::Taken::default();
-        let its = taken::Pool { id: &id, name: &name, volumes, projects, elsewhere };
-        if carried::newer(&origin, &by.hosts.content(), &id) == Newer::Registry {
-            let now = events::now_unix_ms();
-            all = by.hosts.change(|content| Ok(taken::take(content, &items, &origin, &its, now)))?;
-        }
-        by.levels.change(|content| {
-            taken::take_levels(content, &items, &wanted, &mut all);
-            Ok(())
-        })?;
-        if by.configuration.find(&id).is_some_and(|entry| entry.threshold_percents.is_empty()) {
-            let percents = taken::thresholds(&items, &mut all);
-            by.configuration.update(&id, |entry| entry.threshold_percents = percents)?;
-        }
-        Ok((items, all))
-    };
-    let (items, all) = blocking(work).await?;
-    if all.levels > 0 {
-        super::handlers::levels::apply(shared).await?;
+    if carried::known(items.clone(), &BTreeSet::new()).is_empty() {
+        return Ok((items, BTreeSet::new()));
     }
+    let (by, id) = (shared.clone(), id.to_string());
+    let took = blocking(move || Ok(take_now(&by, &id, items, origin.as_ref(), around))).await?;
+    let Took { items, kept, all, failure } = took;
     if let Some(what) = all.in_words() {
         let message = format!("came with the pool: {what}");
         shared.events.record(Severity::Info, "registry.taken", &pool.name, &message);
     }
     if let Some(what) = all.left_out_in_words() {
-        let message = format!(
-            "left out of what the pool carries: {what}. `forebay host list` shows the hosts; map what is missing with `forebay volume map VOLUME --host HOST`"
-        );
+        let message = format!("left out of what the pool carries, and kept there: {what}");
         shared.events.record(Severity::Warning, "registry.left_out", &pool.name, &message);
     }
-    Ok(items)
+    if all.levels > 0 || !all.changed.is_empty() {
+        super::handlers::levels::apply(shared).await?;
+    }
+    failure.map_or(Ok((items, kept)), Err)
+}
+
+/// What was taken, and what kept the rest from being taken.
+struct Took {
+    items: Items,
+    kept: BTreeSet<String>,
+    all: taken::Taken,
+    failure: Option<Problem>,
+}
+
+/// Blocks on the disk.
+fn take_now(
+    shared: &Shared,
+    id: &str,
+    items: Items,
+    origin: Option<&carried::Origin>,
+    around: Around,
+) -> Took {
+    let Around { name, volumes, projects, elsewhere, targets, levels } = around;
+    let its = taken::Pool { id, name: &name, volumes, projects, elsewhere, targets };
+    let content = shared.hosts.content();
+    let is_known = content.revisions.contains_key(id);
+    let wins = match origin {
+        Some(origin) => carried::newer(origin, &content, id),
+        // Begun, and broken off.
+        None if is_known => Newer::Files,
+        None => Newer::Registry,
+    } == Newer::Registry;
+    let (mut all, mut failure) = (taken::Taken::default(), None);
+    if wins {
+        let now = events::now_unix_ms();
+        match shared.hosts.change(|content| Ok(taken::take(content, &items, origin, &its, now))) {
+            Ok(taken) => all = taken,
+            Err(problem) => failure = Some(problem),
+        }
+    }
+    let done = shared.levels.change(|content| {
+        taken::take_levels(content, &items, &levels, wins && is_known, &mut all);
+        Ok(())
+    });
+    failure = failure.or(done.err());
+    let entry = shared.configuration.find(id);
+    if let Some(entry) = entry.filter(|entry| wins || entry.threshold_percents.is_empty()) {
+        let percents = taken::thresholds(&items, &mut all);
+        if entry.threshold_percents == percents {
+            all.thresholds = 0;
+        }
+        failure =
+            failure.or(shared.configuration.update(id, |entry| entry.threshold_percents = percents).err());
+    }
+    let mut kept = BTreeSet::new();
+    if all.left_out_in_words().is_some() {
+        let now = Files::now(shared, id);
+        let wanted = carried::items_of(&now.hosts, &now.levels, &now.thresholds, id);
+        kept.extend(items.keys().filter(|key| !wanted.contains_key(*key)).cloned());
+    }
+    Took { items, kept, all, failure }
 }

@@ -26,7 +26,7 @@ const PRIVATE_FILE: u32 = 0o600;
 const PROBE: &str = "probe";
 const PROBE_BYTES: usize = 4096;
 /// No file the daemon keeps for itself is read beyond this: 10 000 remembered pools would fit.
-const FILE_BYTES_MAX: u64 = 16 << 20;
+pub const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// A directory that this process owns.
 pub struct DataDir {

@@ -56,6 +56,9 @@ pub struct Host {
     pub created_unix_ms: u64,
     /// Grows with each change of this host, also of its secrets: the ETag.
     pub revision: u64,
+    /// UUID of the pool that it came with, until it is changed here: only so far is it believed ([`crate::carried::parties`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub came_with: Option<String>,
     /// In lower case.
     pub initiators: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,6 +95,9 @@ pub struct Group {
     pub name: String,
     pub created_unix_ms: u64,
     pub revision: u64,
+    /// As of a host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub came_with: Option<String>,
     /// UUIDs.
     pub hosts: Vec<String>,
 }
@@ -464,6 +470,7 @@ impl Kept for Content {
     }
 
     fn count_change(&mut self, before: &Content) {
+        // One that was destroyed is counted no more.
         let is_forgotten =
             |pool: &str| before.revisions.contains_key(pool) && !self.revisions.contains_key(pool);
         let pools: Vec<String> = self

@@ -14,6 +14,7 @@ fn host(name: &str, initiators: &[&str]) -> Host {
         name: name.into(),
         created_unix_ms: 1,
         revision: 1,
+        came_with: None,
         initiators: initiators.iter().map(|name| name.to_string()).collect(),
         chap: Some(Credentials { user: "u".into(), secret: "0123456789ab".into() }),
         mutual: None,
@@ -28,6 +29,7 @@ fn group(name: &str, hosts: &[&str]) -> Group {
         name: name.into(),
         created_unix_ms: 1,
         revision: 1,
+        came_with: None,
         hosts: hosts.iter().map(|name| format!("id-{name}")).collect(),
     }
 }

@@ -14,6 +14,7 @@ fn host(name: &str) -> Host {
         name: name.into(),
         created_unix_ms: 0,
         revision: 1,
+        came_with: None,
         initiators: vec![format!("iqn.{name}")],
         chap: None,
         mutual: None,
@@ -24,7 +25,7 @@ fn host(name: &str) -> Host {
 
 fn group(name: &str, hosts: &[&str]) -> Group {
     let hosts = hosts.iter().map(|name| name.to_string()).collect();
-    Group { id: name.into(), name: name.into(), created_unix_ms: 0, revision: 1, hosts }
+    Group { id: name.into(), name: name.into(), created_unix_ms: 0, revision: 1, came_with: None, hosts }
 }
 
 /// Three hosts, the first two of them in a group, and an empty group.

@@ -495,6 +495,8 @@ impl Daemon {
                 eprintln!("forebay: tasks are still running; stopping without them");
             }
         });
+        let settled = self.shared.clone();
+        self.runtime.block_on(async move { carrier::settle(&settled).await });
         self.shared.statistics.stop();
         let refused = self.shared.strangers().due(u64::MAX);
         refused.into_iter().for_each(|entry| self.shared.audit.push(entry));

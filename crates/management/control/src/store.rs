@@ -3,7 +3,7 @@
 //! A change is a function on the content; what it leaves must satisfy [`Kept::check`], or nothing changes. A dry run applies the same function and the
 //! same check to a copy, so it refuses what the real thing would refuse.
 
-use crate::directory::DataDir;
+use crate::directory::{DataDir, FILE_BYTES_MAX};
 use forebay_api::{Code, Problem};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -89,6 +89,10 @@ impl<C: Kept> Store<C> {
         next.count_change(&before);
         let mut text = serde_json::to_vec_pretty(&next).expect("what is kept is plain data");
         text.push(b'\n');
+        if text.len() as u64 > FILE_BYTES_MAX {
+            let detail = format!("the {} would take more than {FILE_BYTES_MAX} bytes", C::WHAT);
+            return Err(Problem::new(Code::Busy, detail).remedy("Delete what is not used any more."));
+        }
         let written = self.dir.write(C::FILE, &text);
         written.map_err(|error| self.dir.cannot_write(&format!("the {}", C::WHAT), C::FILE, &error))?;
         *self.lock() = Arc::new(next);

@@ -1,28 +1,29 @@
 //! What a pool's registry brings into the daemon's files when its word counts for the pool ([`super::newer`]).
 //!
 //! The disks of a pool may come from anywhere, so nothing in a registry is believed. Each value has to be what a request could have made, or is left out,
-//! by itself: the rest comes all the same. A host or group whose UUID is known here stays as it is here. A host whose initiator another host has here stands for
-//! that host. A mapping counts for volumes of this pool only. What comes fits what there is, as [`crate::store::Kept::check`] asks, within the same limits; what does not fit is
-//! left out. Of each kind no more items are looked at than an appliance can have, which bounds the work.
+//! by itself: the rest comes all the same. What stands for its hosts and groups here, [`super::parties`] says. A mapping counts for volumes of this pool only. What comes fits what
+//! there is, as [`crate::store::Kept::check`] asks, within the same limits; what does not fit is left out. Of each kind no more items are looked at than an
+//! appliance can have, which bounds the work.
 //!
 //! Hosts and groups come only where a mapping or project that comes names them.
 
+use super::parties::Parties;
 use super::{GROUP, HOST, Items, LEVEL, MAPPING, Origin, PROJECT, THRESHOLDS, is_uuid};
-use crate::hosts::{Content, Credentials, Group, HOSTS_MAX, Host, LUN_MAX, MAPPINGS_MAX, Mapping, VIEWS_MAX};
+use crate::hosts::{Content, Group, HOSTS_MAX, Host, LUN_MAX, MAPPINGS_MAX, Mapping, VIEWS_MAX};
 use crate::inherited::{NAMED_MAX, ProjectHosts};
-use crate::iscsi_names::{self, is_target, target_name};
-use crate::levels::{self, CEILING_BYTES, CEILING_IOPS, LEVELS_MAX, Level, check_ceiling, check_spec};
+use crate::iscsi_names::{self, is_target};
+use crate::levels::{self, LEVELS_MAX, Level, check_spec};
 use crate::rules::{self, NAME_BYTES_MAX, shown, snapshots::few};
-use forebay_api::{Chap, LEVEL_NONE};
+use forebay_api::LEVEL_NONE;
 use forebay_base::Id;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 /// More changes than can be made; one more is counted without an overflow.
-const REVISION_MAX: u64 = 1 << 48;
-const NOT_PLAIN: &str = "the entry is not what this program writes";
-const FULL: &str = "there are as many as there can be";
+pub const REVISION_MAX: u64 = 1 << 48;
+pub const NOT_PLAIN: &str = "the entry is not what this program writes";
+pub const FULL: &str = "there are as many as there can be";
 
 /// What the engine says of the pool that has come. All but names are UUIDs.
 pub struct Pool<'a> {
@@ -33,41 +34,56 @@ pub struct Pool<'a> {
     pub projects: HashMap<String, String>,
     /// Volumes of other pools that are here.
     pub elsewhere: HashSet<String>,
+    /// iSCSI names of the targets of other pools that are known here.
+    pub targets: HashSet<String>,
 }
 
 /// What has come with a pool.
 #[derive(Default)]
 pub struct Taken {
-    pub hosts: usize,
+    /// New ones, with their initiators.
+    pub hosts: Vec<String>,
     pub groups: usize,
     pub mappings: usize,
+    /// Mappings of the pool's volumes that were here and are no more.
+    pub unmapped: usize,
     pub projects: usize,
     pub levels: usize,
     pub thresholds: usize,
+    /// What was here and is as the pool says now.
+    pub changed: Vec<String>,
+    /// What has another name here than there.
+    pub called: Vec<String>,
     /// By the reason.
     left_out: BTreeMap<&'static str, Vec<String>>,
 }
 
 impl Taken {
-    fn leave_out(&mut self, what: impl Into<String>, why: &'static str) {
+    pub fn leave_out(&mut self, what: impl Into<String>, why: &'static str) {
         self.left_out.entry(why).or_default().push(what.into());
     }
 
-    /// How many of what have come; nothing where none has.
+    /// How many of what have come, and with which names; nothing where nothing is other than before.
     pub fn in_words(&self) -> Option<String> {
         let counted = [
-            (self.hosts, "host", "hosts"),
             (self.groups, "host group", "host groups"),
-            (self.mappings, "mapping", "mappings"),
+            (self.mappings, "new mapping", "new mappings"),
             (self.projects, "project with hosts", "projects with hosts"),
             (self.levels, "service level", "service levels"),
             (self.thresholds, "threshold of its fill level", "thresholds of its fill level"),
+            (self.unmapped, "mapping less", "mappings less"),
         ];
-        let words = counted.iter().filter(|(count, ..)| *count > 0);
-        let words: Vec<String> = words
-            .map(|(count, one, more)| format!("{count} {}", if *count == 1 { one } else { more }))
-            .collect();
-        (!words.is_empty()).then(|| words.join(", "))
+        let named =
+            |words: &[String], what: &str| (!words.is_empty()).then(|| format!("{what} {}", few(words)));
+        let counts = counted.iter().filter(|(count, ..)| *count > 0);
+        let counts =
+            counts.map(|(count, one, more)| format!("{count} {}", if *count == 1 { one } else { more }));
+        let hosts = named(&self.hosts, if self.hosts.len() == 1 { "host" } else { "hosts" });
+        let words = hosts.into_iter().chain(counts).collect::<Vec<_>>().join(", ");
+        let words = Some(words).filter(|words| !words.is_empty());
+        let all = [words, named(&self.changed, "changed:"), named(&self.called, "names:")];
+        let all: Vec<String> = all.into_iter().flatten().collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 
     /// What was left out, a few of each reason; nothing where nothing was.
@@ -81,21 +97,28 @@ impl Taken {
 pub fn take(
     content: &mut Content,
     items: &Items,
-    origin: &Origin,
+    origin: Option<&Origin>,
     pool: &Pool<'_>,
     now_unix_ms: u64,
 ) -> Taken {
     let mut taken = Taken::default();
     let moving: HashSet<String> = content.moving.iter().map(|one| one.volume.clone()).collect();
+    let mut before = HashMap::new();
     content.mappings.retain(|mapping| {
-        let is_its = pool.volumes.contains_key(&mapping.volume)
-            || mapping.pool == pool.id && !pool.elsewhere.contains(&mapping.volume);
-        !is_its || moving.contains(&mapping.volume)
+        let is_its = mapping.pool == pool.id || pool.volumes.contains_key(&mapping.volume);
+        let stays = !is_its || moving.contains(&mapping.volume) || pool.elsewhere.contains(&mapping.volume);
+        if !stays {
+            before.insert(mapping.id.clone(), mapping.clone());
+        }
+        stays
     });
     content.projects.retain(|entry| entry.pool != pool.id);
+    let is_known = content.revisions.contains_key(pool.id);
     let revision = content.revisions.entry(pool.id.to_string()).or_default();
-    revision.number = revision.number.max(origin.revision);
-    revision.taken = Some(origin.clone());
+    if let Some(origin) = origin {
+        revision.number = revision.number.max(origin.revision);
+        revision.taken = Some(origin.clone());
+    }
 
     let hosts = parsed(items, HOST, HOSTS_MAX, |host: &Host| &host.id, &mut taken);
     let groups = parsed(items, GROUP, HOSTS_MAX, |group: &Group| &group.id, &mut taken);
@@ -105,13 +128,18 @@ pub fn take(
     mappings.sort_by(|a, b| (a.created_unix_ms, &a.id).cmp(&(b.created_unix_ms, &b.id)));
     projects.sort_by(|a, b| a.name.cmp(&b.name));
 
-    let mut parties = Parties::of(content, hosts, groups, now_unix_ms);
+    let mut parties = Parties::of(content, pool, is_known, (hosts, groups), now_unix_ms);
     let wanted: Vec<_> =
-        mappings.into_iter().filter_map(|mapping| parties.wanted(mapping, pool, &mut taken)).collect();
-    let named: Vec<_> =
-        projects.into_iter().filter_map(|entry| parties.named(entry, pool, &mut taken)).collect();
-    let (hosts, groups) = (parties.new_hosts, parties.new_groups);
-    (taken.hosts, taken.groups) = (hosts.len(), groups.len());
+        mappings.into_iter().filter_map(|mapping| parties.wanted(mapping, &mut taken)).collect();
+    let named: Vec<_> = projects.into_iter().filter_map(|entry| parties.named(entry, &mut taken)).collect();
+    let Parties { mut hosts, mut groups, .. } = parties;
+    // Those that were here keep their order.
+    content.hosts = content.hosts.iter().filter_map(|host| hosts.remove(&host.id)).collect();
+    content.groups = content.groups.iter().filter_map(|group| groups.remove(&group.id)).collect();
+    let (mut hosts, mut groups): (Vec<_>, Vec<_>) =
+        (hosts.into_values().collect(), groups.into_values().collect());
+    hosts.sort_by(|a, b| a.name.cmp(&b.name));
+    groups.sort_by(|a, b| a.name.cmp(&b.name));
     content.hosts.extend(hosts);
     content.groups.extend(groups);
 
@@ -119,12 +147,17 @@ pub fn take(
     for mapping in wanted {
         match room.admit(&mapping) {
             Ok(()) => {
-                taken.mappings += 1;
+                let was = before.remove(&mapping.id);
+                taken.mappings +=
+                    usize::from(was.is_none_or(|was| (was.to, was.lun) != (mapping.to.clone(), mapping.lun)));
                 content.mappings.push(mapping);
             }
-            Err(why) => taken.leave_out(format!("mapping of {}", mapping.volume_name), why),
+            Err(why) => {
+                taken.leave_out(format!("mapping of {} as LUN {}", mapping.volume_name, mapping.lun), why)
+            }
         }
     }
+    taken.unmapped = before.len();
     let known: HashSet<String> = content.projects.iter().map(|entry| entry.project.clone()).collect();
     for mut entry in named.into_iter().filter(|entry| !known.contains(&entry.project)) {
         if !room.admit_named(&mut entry) {
@@ -139,9 +172,15 @@ pub fn take(
     taken
 }
 
-/// Takes those of these levels that are not known here and that the registry has.
-pub fn take_levels(content: &mut levels::Content, items: &Items, wanted: &BTreeSet<Id>, taken: &mut Taken) {
-    for id in wanted.iter().filter(|id| content.name_of(**id).is_none()).copied().collect::<Vec<_>>() {
+/// Takes those of these levels that are not known here and that the registry has; and where it `may_change` them, those that have been changed more often than here.
+pub fn take_levels(
+    content: &mut levels::Content,
+    items: &Items,
+    wanted: &BTreeSet<Id>,
+    may_change: bool,
+    taken: &mut Taken,
+) {
+    for id in wanted.iter().filter(|id| !levels::is_built_in(**id)).copied().collect::<Vec<_>>() {
         let Some(text) = items.get(&format!("{LEVEL}{id}")) else { continue };
         let level = serde_json::from_slice::<Level>(text).ok();
         let is_possible = |level: &Level| {
@@ -150,17 +189,30 @@ pub fn take_levels(content: &mut levels::Content, items: &Items, wanted: &BTreeS
                 && rules::name("name", &level.name).is_ok()
                 && check_spec(&level.spec).is_ok()
         };
-        match level.filter(is_possible) {
-            None => taken.leave_out(format!("level {id}"), NOT_PLAIN),
-            Some(_) if content.levels.len() >= LEVELS_MAX => {
-                taken.leave_out(format!("level {id}"), FULL);
+        let Some(level) = level.filter(is_possible) else {
+            taken.leave_out(format!("level {id}"), NOT_PLAIN);
+            continue;
+        };
+        let names: HashSet<String> = content.all().map(|level| level.name).collect();
+        if let Some(here) = content.levels.iter_mut().find(|here| here.id == level.id) {
+            if here.spec == level.spec {
+                continue;
             }
-            Some(level) => {
-                let names: HashSet<String> = content.all().map(|level| level.name).collect();
-                let name = free_name(&level.name, |name| name == LEVEL_NONE || names.contains(name));
-                content.levels.push(Level { name, ..level });
-                taken.levels += 1;
+            if may_change && level.revision > here.revision {
+                taken.changed.push(format!("level {}", here.name));
+                (here.spec, here.revision) = (level.spec, level.revision);
+            } else {
+                taken.leave_out(format!("level {}", here.name), "it is another here, and stays so");
             }
+        } else if content.levels.len() >= LEVELS_MAX {
+            taken.leave_out(format!("level {id}"), FULL);
+        } else {
+            let name = free_name(&level.name, |name| name == LEVEL_NONE || names.contains(name));
+            if name != level.name {
+                taken.called.push(format!("{} is {name} here", level.name));
+            }
+            content.levels.push(Level { name, ..level });
+            taken.levels += 1;
         }
     }
 }
@@ -206,7 +258,7 @@ fn parsed<T: DeserializeOwned>(
 }
 
 /// The name, or another one that is free.
-fn free_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
+pub fn free_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let is_free = |name: &str| !is_taken(name) && rules::name("name", name).is_ok();
     let other = |nth: usize| {
         let end = format!("-{nth}");
@@ -219,23 +271,8 @@ fn free_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     }
 }
 
-/// Whether a request could have made it.
-fn is_possible_host(host: &Host) -> bool {
-    let chap = |credentials: &Option<Credentials>| {
-        credentials.as_ref().map(|one| Chap { user: one.user.clone(), secret: one.secret.clone() })
-    };
-    let (one, other) = (chap(&host.chap), chap(&host.mutual));
-    let ceilings = [(CEILING_IOPS, host.ceiling_iops), (CEILING_BYTES, host.ceiling_bytes_per_second)];
-    rules::name("name", &host.name).is_ok()
-        && host.revision <= REVISION_MAX
-        && iscsi_names::initiators(&host.initiators).is_ok_and(|names| names == host.initiators)
-        && iscsi_names::chap(one.as_ref()).is_ok()
-        && iscsi_names::mutual(other.as_ref()).is_ok()
-        && iscsi_names::both(host.chap.as_ref(), host.mutual.as_ref()).is_ok()
-        && ceilings.iter().all(|(field, rate)| rate.is_none_or(|rate| check_ceiling(field, rate).is_ok()))
-}
-
-fn check_mapping(mapping: &Mapping, pool: &Pool<'_>) -> Result<(), &'static str> {
+/// Whether a request could have made it, for this pool.
+pub fn check_mapping(mapping: &Mapping, pool: &Pool<'_>) -> Result<(), &'static str> {
     let is_possible = mapping.lun <= LUN_MAX
         && iscsi_names::logical_block(Some(mapping.logical_block_bytes)).is_ok()
         && mapping.target.as_deref().is_none_or(is_target);
@@ -243,147 +280,6 @@ fn check_mapping(mapping: &Mapping, pool: &Pool<'_>) -> Result<(), &'static str>
         (false, _) => Err("it says that it belongs to another pool"),
         (true, false) => Err(NOT_PLAIN),
         (true, true) => Ok(()),
-    }
-}
-
-/// Hosts and groups: what the content has, and what of a registry stands for what.
-struct Parties {
-    known_hosts: HashSet<String>,
-    known_groups: HashSet<String>,
-    names: HashSet<String>,
-    /// Hosts by their initiators.
-    initiators: HashMap<String, String>,
-    /// Of the registry, not looked at yet.
-    hosts: HashMap<String, Host>,
-    groups: HashMap<String, Group>,
-    /// What stands for those that were looked at, if anything does.
-    found: HashMap<String, Option<String>>,
-    new_hosts: Vec<Host>,
-    new_groups: Vec<Group>,
-    now_unix_ms: u64,
-}
-
-impl Parties {
-    fn of(content: &Content, hosts: Vec<Host>, groups: Vec<Group>, now_unix_ms: u64) -> Parties {
-        let names = content.hosts.iter().map(|host| &host.name);
-        let names = names.chain(content.groups.iter().map(|group| &group.name));
-        let of = |host: &Host| {
-            host.initiators.iter().map(|name| (name.clone(), host.id.clone())).collect::<Vec<_>>()
-        };
-        Parties {
-            known_hosts: content.hosts.iter().map(|host| host.id.clone()).collect(),
-            known_groups: content.groups.iter().map(|group| group.id.clone()).collect(),
-            names: names.cloned().collect(),
-            initiators: content.hosts.iter().flat_map(of).collect(),
-            hosts: hosts.into_iter().map(|host| (host.id.clone(), host)).collect(),
-            groups: groups.into_iter().map(|group| (group.id.clone(), group)).collect(),
-            found: HashMap::new(),
-            new_hosts: Vec::new(),
-            new_groups: Vec::new(),
-            now_unix_ms,
-        }
-    }
-
-    /// The host or group here that this one of the registry stands for; it is added where that is possible.
-    fn find(&mut self, id: &str, taken: &mut Taken) -> Option<String> {
-        if self.known_groups.contains(id) {
-            return Some(id.into());
-        }
-        if let Some(host) = self.find_host(id, taken) {
-            return Some(host);
-        }
-        let group = self.groups.remove(id)?;
-        let (name, members) = (shown(&group.name), group.hosts.len());
-        let is_possible = rules::name("name", &group.name).is_ok()
-            && group.revision <= REVISION_MAX
-            && members <= HOSTS_MAX
-            && !self.known_hosts.contains(id);
-        if !is_possible || self.known_groups.len() >= HOSTS_MAX {
-            let why = if is_possible { FULL } else { NOT_PLAIN };
-            taken.leave_out(format!("host group {name}"), why);
-            return None;
-        }
-        let (mut hosts, mut once) = (Vec::new(), HashSet::new());
-        let found: Vec<_> = group.hosts.iter().map(|member| self.find_host(member, taken)).collect();
-        if found.contains(&None) {
-            taken.leave_out(format!("members of host group {name}"), "the host is not known");
-        }
-        hosts.extend(found.into_iter().flatten().filter(|host| once.insert(host.clone())));
-        let name = self.name(&group.name);
-        self.known_groups.insert(id.into());
-        let created_unix_ms = group.created_unix_ms.min(self.now_unix_ms);
-        self.new_groups.push(Group { name, hosts, created_unix_ms, ..group });
-        Some(id.into())
-    }
-
-    /// The mapping as it would be here.
-    fn wanted(&mut self, mapping: Mapping, pool: &Pool<'_>, taken: &mut Taken) -> Option<Mapping> {
-        let name = pool.volumes.get(&mapping.volume);
-        let checked = check_mapping(&mapping, pool).and(name.ok_or("its volume is not in this pool"));
-        let found = checked
-            .and_then(|name| Ok((name, self.find(&mapping.to, taken).ok_or("its host is not known")?)));
-        match found {
-            Ok((name, to)) => Some(Mapping {
-                to,
-                volume_name: name.clone(),
-                target: mapping.target.filter(|target| *target != target_name(pool.name)),
-                created_unix_ms: mapping.created_unix_ms.min(self.now_unix_ms),
-                ..mapping
-            }),
-            Err(why) => {
-                let name = shown(name.unwrap_or(&mapping.volume_name));
-                taken.leave_out(format!("mapping of {name}"), why);
-                None
-            }
-        }
-    }
-
-    /// What a project says, as it would be here.
-    fn named(&mut self, entry: ProjectHosts, pool: &Pool<'_>, taken: &mut Taken) -> Option<ProjectHosts> {
-        let Some(name) = pool.projects.get(&entry.project).filter(|_| entry.pool == pool.id) else {
-            taken.leave_out(format!("hosts of {}", shown(&entry.name)), "the project is not in this pool");
-            return None;
-        };
-        let found: Vec<_> = entry.hosts.iter().map(|to| self.find(to, taken)).collect();
-        if found.contains(&None) {
-            taken.leave_out(format!("hosts of {name}"), "the host is not known");
-        }
-        Some(ProjectHosts { name: name.clone(), hosts: found.into_iter().flatten().collect(), ..entry })
-    }
-
-    fn find_host(&mut self, id: &str, taken: &mut Taken) -> Option<String> {
-        if self.known_hosts.contains(id) {
-            return Some(id.into());
-        }
-        if let Some(found) = self.found.get(id) {
-            return found.clone();
-        }
-        let host = self.hosts.remove(id).filter(|_| !self.known_groups.contains(id))?;
-        let name = format!("host {}", shown(&host.name));
-        let found = if !is_possible_host(&host) {
-            taken.leave_out(name, NOT_PLAIN);
-            None
-        } else if let Some(known) = host.initiators.iter().find_map(|name| self.initiators.get(name)) {
-            Some(known.clone())
-        } else if self.known_hosts.len() >= HOSTS_MAX {
-            taken.leave_out(name, FULL);
-            None
-        } else {
-            self.initiators.extend(host.initiators.iter().map(|name| (name.clone(), host.id.clone())));
-            self.known_hosts.insert(host.id.clone());
-            let name = self.name(&host.name);
-            let created_unix_ms = host.created_unix_ms.min(self.now_unix_ms);
-            self.new_hosts.push(Host { name, created_unix_ms, ..host });
-            Some(id.to_string())
-        };
-        self.found.insert(id.into(), found.clone());
-        found
-    }
-
-    fn name(&mut self, name: &str) -> String {
-        let name = free_name(name, |name| self.names.contains(name));
-        self.names.insert(name.clone());
-        name
     }
 }
 

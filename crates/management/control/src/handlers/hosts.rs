@@ -140,6 +140,7 @@ pub fn new(request: &HostCreate) -> Result<Host, Problem> {
         name: request.name.clone(),
         created_unix_ms: now_unix_ms(),
         revision: 1,
+        came_with: None,
         initiators: iscsi_names::initiators(&request.initiators)?,
         chap: iscsi_names::chap(request.chap.as_ref())?,
         mutual: iscsi_names::mutual(request.mutual.as_ref())?,
@@ -216,7 +217,7 @@ fn apply(host: &mut Host, request: &HostSet) -> Result<Vec<String>, Problem> {
         });
     }
     if !changes.is_empty() {
-        host.revision += 1;
+        (host.revision, host.came_with) = (host.revision + 1, None);
     }
     Ok(changes)
 }
@@ -357,6 +358,7 @@ pub async fn group_create(
         name: request.name,
         created_unix_ms: now_unix_ms(),
         revision: 1,
+        came_with: None,
         hosts: Vec::new(),
     };
     let add = move |content: &mut Content| {
@@ -389,8 +391,9 @@ pub async fn group_set(
         let group = content.group_mut(&name)?;
         check_precondition(&headers, &tag_of(&group.id, group.revision), "host group", &group.name)?;
         let is_new = group.hosts != hosts;
-        group.revision += u64::from(is_new);
-        group.hosts = hosts;
+        if is_new {
+            (group.revision, group.came_with, group.hosts) = (group.revision + 1, None, hosts);
+        }
         Ok((group.id.clone(), group.name.clone(), is_new.then_some(format!("has {words}"))))
     };
     if ask.dry_run {

@@ -444,7 +444,7 @@ pub async fn pool_came(shared: &Arc<Shared>, pool: &PoolStatus) -> Result<(), Pr
     let (mut here, came) = (here(shared).await, pool.id.to_string());
     let projects = shared.engine.projects(Some(&pool.name)).await;
     here.projects = projects.ok().map(|all| all.iter().map(|project| project.id.to_string()).collect());
-    carrier::came(shared, pool, &here).await;
+    carrier::came(shared, pool).await;
     let follow = move |content: &mut Content| {
         content.follow(&here, Some(&came));
         Ok(())

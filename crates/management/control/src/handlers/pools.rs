@@ -512,7 +512,13 @@ async fn leave(
         if let Some(entry) = before.clone() {
             remember(&shared, Remembered { unsettled: Some(Unsettled::Destroying), ..entry }).await?;
         }
+        if let Some(pool) = &imported {
+            carrier::ends(&shared, &pool.id.to_string());
+        }
         if let Err(error) = shared.engine.pool_destroy(&name).await {
+            if let Some(pool) = &imported {
+                carrier::stays(&shared, pool);
+            }
             let is_there = shared.engine.pools().await.iter().any(|pool| pool.name == name);
             if let Some(entry) = before.filter(|_| is_there) {
                 remember(&shared, entry).await?;
@@ -525,7 +531,7 @@ async fn leave(
             mappings::pool_destroyed(&shared, pool.id.to_string()).await?;
         }
     } else if let Some(pool) = imported {
-        carrier::leaves(&shared, &pool.id.to_string()).await;
+        carrier::leaves(&shared, &pool).await;
         if let Err(error) = shared.engine.pool_export(&name).await {
             if shared.engine.pools().await.iter().any(|other| other.id == pool.id) {
                 carrier::stays(&shared, &pool);
