@@ -91,8 +91,8 @@ fn history(setup: &Setup, seed: u64) -> Result<u64, Failure> {
             let model = RefCell::default();
             let player =
                 Player { world: world2, setup: setup2, rt, engine, random: random2, numbers, crashes, model };
-            player.recognise(before).await?;
-            player.finish(begun).await?;
+            let is_doubtful = player.recognise(before).await?;
+            player.finish(begun, is_doubtful).await?;
             player.play(start + 1 == STARTS).await
         })?;
         let now = match ended {
@@ -151,13 +151,13 @@ impl Player {
         self.numbers.get()
     }
 
-    /// Finds out which of the models is what the pool holds.
-    async fn recognise(&self, known: Vec<Model>) -> Result<(), Failure> {
+    /// Finds out which of the models is what the pool holds. Gives whether another one would look the same.
+    async fn recognise(&self, known: Vec<Model>) -> Result<bool, Failure> {
         let mut failures = Vec::new();
-        for model in known {
-            *self.model.borrow_mut() = model;
+        for model in &known {
+            *self.model.borrow_mut() = model.clone();
             match self.verify().await {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(known.iter().any(|other| other != model && other.looks_like(model))),
                 Err(failure) => failures.push(failure),
             }
         }

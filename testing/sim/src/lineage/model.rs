@@ -273,6 +273,18 @@ impl Model {
         }
     }
 
+    /// Whether volumes hold the same in both.
+    pub fn looks_like(&self, other: &Model) -> bool {
+        let held = |model: &Model| -> Vec<_> {
+            model
+                .volumes
+                .iter()
+                .map(|(name, volume)| (name.clone(), volume.content.clone(), volume.size))
+                .collect()
+        };
+        held(self) == held(other)
+    }
+
     /// The snapshots listed under a volume.
     pub fn of<'a>(&'a self, volume: &'a str) -> impl Iterator<Item = (u32, &'a Snapshot)> {
         self.snapshots.iter().filter(move |(_, known)| known.volume == volume).map(|(id, known)| (*id, known))

@@ -83,10 +83,12 @@ impl Player {
     }
 
     /// What was being received when the power failed is received to its end, or given up.
-    pub async fn finish(&self, begun: Option<Op>) -> Result<(), Failure> {
+    pub async fn finish(&self, begun: Option<Op>, is_doubtful: bool) -> Result<(), Failure> {
         let parts =
             self.engine.receptions(Some(POOL)).await.map_err(|error| told("listing receptions", error))?;
         match begun {
+            // Whether it was done, contents do not tell, but from which snapshot the volume grows.
+            Some(back @ Op::Rollback { .. }) if is_doubtful => self.perform(&back).await,
             Some(travel @ Op::Travel { .. }) if !parts.is_empty() && self.below(2) == 0 => {
                 self.perform(&travel).await
             }
