@@ -7,8 +7,8 @@
 use forebay_base::codec::{Reader, Writer};
 use forebay_base::{Checksum, Id, WallTime};
 use forebay_device::{
-    DiskEntry, DiskStatus, Enclosure, FEATURES, GroupEntry, Label, Owner, SlotRef, SuperblockSlot,
-    record_bytes,
+    Compatibility, DiskEntry, DiskStatus, Enclosure, Feature, GroupEntry, Label, Owner, SlotRef,
+    SuperblockSlot, record_bytes,
 };
 use forebay_log::{Chain, FRAME_HEADER, Frame, FrameContext, decode_records, encode_frame};
 use forebay_pool::flash_index::{Index, Place};
@@ -59,7 +59,7 @@ pub fn label(data: &[u8]) {
         leaving: false,
     };
     let label = Label {
-        features: FEATURES,
+        features: vec![Feature::new(Compatibility::ReadOnly, "later")],
         pool: POOL,
         pool_name: "tank".into(),
         disk: 0,
