@@ -241,6 +241,13 @@ pub fn returned(setup: &Setup) -> Result<Shown, Failure> {
         if own.seed.is_multiple_of(2) {
             scene.world.set_gone(victim, true);
             scene.clients.run(own.operations).await?;
+            // As above.
+            for _ in 0..TRIES {
+                if scene.disk(victim).await.is_ok_and(|disk| disk.state != DiskState::Online) {
+                    break;
+                }
+                scene.clients.run(own.operations / 2).await?;
+            }
             scene.world.set_gone(victim, false);
         } else {
             scene.engine.disk_offline(POOL, &name).await.map_err(failed("taking a disk out failed"))?;

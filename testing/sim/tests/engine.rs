@@ -73,7 +73,7 @@ fn who_waits_for_space_holds_nothing() {
 }
 
 /// Replays that failed when seeds were fresh, and why.
-const FOUND_BY_FRESH_SEEDS: [&str; 21] = [
+const FOUND_BY_FRESH_SEEDS: [&str; 22] = [
     // While a pool was exported, two tasks moved what is in the log, and one gave a block another place that the other was writing to its old one.
     "--seed 910005 --layout mirror --shards 4 --operations 120 --row power-loss-twice",
     "--seed 910006 --layout mirror3 --log-disks 0 --shards 1 --operations 120 --row grown",
@@ -112,6 +112,8 @@ const FOUND_BY_FRESH_SEEDS: [&str; 21] = [
     "--seed 751000002 --layout single --groups 1 --log-disks 1 --row no-space",
     // The row could not tell whether a rollback had been done when the power failed, since the volume held the same before.
     "--seed 831004012 --log-disks 1 --shards 1 --row lineage",
+    // The row had a disk back before the pool had noticed that it was gone.
+    "--seed 831006014 --log-disks 2 --shards 4 --row returned",
 ];
 
 /// A scrub passed over the parity of chunks to which something was on its way when it closed them.
