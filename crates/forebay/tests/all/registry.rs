@@ -126,8 +126,7 @@ fn a_pool_brings_its_hosts_mappings_and_levels_along() {
     here.run(&["volume", "map", "tank/vm2", "--host", "esx1", "--lun", "12"]).expect(0);
     daemon.kill();
     let daemon = Daemon::start(&here);
-    let api = daemon
-        .api(&here.run(&["token", "create", "more", "--role", "operator"]).expect(0).out.trim().to_string());
+    let api = daemon.api(here.run(&["token", "create", "more", "--role", "operator"]).expect(0).out.trim());
     let crashed = ["tank/vm1 esx9 1", "tank/vm2 cluster 3", "tank/vm2 esx1 12", "tank/web/a cluster 0"];
     assert_eq!(mapped(&api), crashed);
     here.run(&["pool", "export", "tank"]).expect(0);

@@ -53,12 +53,25 @@ pub struct Origin {
     pub revision: u64,
 }
 
+impl Origin {
+    /// Of a registry that does not say it.
+    pub fn unknown() -> Origin {
+        Origin { version: VERSION, appliance: String::new(), revision: 0 }
+    }
+}
+
 /// How often what concerns a pool has changed, and which registry of it was taken last.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Revision {
     pub number: u64,
+    /// An administrator has changed something that concerns the pool here, so the pool is no stranger.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_own: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken: Option<Origin>,
+    /// Keys of what was not taken then. It stays in the registry: what has no place here may have one where the pool goes next.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub kept: BTreeSet<String>,
 }
 
 /// What a registry says of its own age.

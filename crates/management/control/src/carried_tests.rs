@@ -92,7 +92,7 @@ fn full() -> Content {
         name: "tank/web".into(),
         hosts: vec![id(HOST_ID), id(GROUP_ID)],
     });
-    content.revisions.insert(id(POOL), Revision { number: 4, taken: None });
+    content.revisions.insert(id(POOL), Revision { number: 4, is_own: true, ..Revision::default() });
     content.check().expect("it is what requests make");
     content
 }
@@ -125,7 +125,7 @@ fn origin(appliance: u128, revision: u64) -> Origin {
 
 fn take_into(content: &mut Content, items: &Items) -> Taken {
     let before = content.clone();
-    let taken = take(content, items, Some(&origin(OTHER, 40)), &tank(&id(POOL)), 1000);
+    let taken = take(content, items, Some(&origin(OTHER, 40)), &tank(&id(POOL)), true, 1000);
     content.check().expect("whatever a registry says, the content is one that could be");
     content.count_change(&before);
     taken
@@ -176,13 +176,13 @@ fn what_a_pool_carries_is_all_there_in_an_empty_appliance() {
     expected.hosts.retain(|host| host.name != "d");
     expected.mappings.retain(|mapping| mapping.pool == id(POOL));
     expected.appliance.clear();
-    let revision = Revision { number: 41, taken: Some(origin(OTHER, 40)) };
+    let revision = Revision { number: 41, taken: Some(origin(OTHER, 40)), ..Revision::default() };
     expected.revisions.insert(id(POOL), revision);
     expected.hosts.iter_mut().for_each(|host| host.came_with = Some(id(POOL)));
     expected.groups.iter_mut().for_each(|group| group.came_with = Some(id(POOL)));
     assert_eq!(sorted(after), sorted(expected));
     let mut known = levels::Content::default();
-    take_levels(&mut known, &items, &BTreeSet::from([Id(0), Id(LEVEL_ID), Id(1), Id(99)]), false, &mut taken);
+    take_levels(&mut known, &items, &BTreeSet::from([Id(0), Id(LEVEL_ID), Id(1), Id(99)]), None, &mut taken);
     assert_eq!(known, levels(&["gold"]), "only the level that is used");
     assert_eq!(thresholds(&items, &mut taken), [70, 95]);
     let words = taken.in_words().expect("something came");
@@ -192,7 +192,7 @@ fn what_a_pool_carries_is_all_there_in_an_empty_appliance() {
 
 #[test]
 fn the_newer_of_files_and_registry_wins() {
-    let ours = |number, taken| Revision { number, taken };
+    let ours = |number, taken| Revision { number, taken, ..Revision::default() };
     let cases = [
         ("our own, equal", origin(APPLIANCE, 4), Some(ours(4, None)), Newer::Files),
         ("our own, and changed since", origin(APPLIANCE, 4), Some(ours(5, None)), Newer::Files),
@@ -282,7 +282,10 @@ fn only_the_pool_that_has_come_is_replaced() {
     assert_eq!(here.projects, []);
     assert_eq!(here.host("a").expect("there").initiators, [iqn("changed")], "a known host stays as it is");
     assert_eq!(here.hosts.len(), 4);
-    assert_eq!(here.revisions[&id(POOL)], Revision { number: 41, taken: Some(origin(OTHER, 40)) });
+    assert_eq!(
+        here.revisions[&id(POOL)],
+        Revision { number: 41, is_own: true, taken: Some(origin(OTHER, 40)), ..Revision::default() }
+    );
 }
 
 #[test]
@@ -300,7 +303,7 @@ fn a_volume_that_moves_keeps_the_mappings_that_it_has_here() {
     let pool = Pool { elsewhere: HashSet::from([id(VOLUME + 10)]), ..tank("") };
     let (id_of_pool, moved) = (id(POOL), mapping(8, 10, id(HOST_ID), 33));
     here.mappings.push(moved.clone());
-    take(&mut here, &Items::new(), Some(&origin(OTHER, 1)), &Pool { id: &id_of_pool, ..pool }, 1000);
+    take(&mut here, &Items::new(), Some(&origin(OTHER, 1)), &Pool { id: &id_of_pool, ..pool }, true, 1000);
     assert_eq!(here.mappings.len(), 2);
     assert!(here.mappings.contains(&moved));
 }
@@ -497,7 +500,7 @@ fn limits_hold_and_it_takes_no_time() {
         };
         here.mappings = (0..others).map(other).collect();
         let begun = std::time::Instant::now();
-        let taken = take(&mut here, &items, Some(&origin(OTHER, 1)), &pool, 1000);
+        let taken = take(&mut here, &items, Some(&origin(OTHER, 1)), &pool, true, 1000);
         println!("{:?}", begun.elapsed());
         here.check().expect("within all limits");
         // The group has all of them, and one has no place.
@@ -520,7 +523,7 @@ fn levels_come_where_they_are_used_and_not_known() {
     let gold = Level { spec: LevelSpec::default(), ..level(0, "our-gold") };
     here.levels = vec![gold.clone(), level(50, "silver")];
     let mut taken = Taken::default();
-    take_levels(&mut here, &items, &wanted, false, &mut taken);
+    take_levels(&mut here, &items, &wanted, Some(false), &mut taken);
     here.check().expect("one that could be");
     assert_eq!(taken.levels, 2);
     assert!(taken.left_out_in_words().expect("told").contains("level our-gold"));
@@ -536,7 +539,7 @@ fn levels_come_where_they_are_used_and_not_known() {
         let mut items = Items::from([(format!("level/{}", id(LEVEL_ID)), json(&wrong))]);
         items.insert("thresholds".into(), b"[0, 300]".to_vec());
         let (mut here, mut taken) = (levels::Content::default(), Taken::default());
-        take_levels(&mut here, &items, &wanted, false, &mut taken);
+        take_levels(&mut here, &items, &wanted, None, &mut taken);
         assert_eq!(thresholds(&items, &mut taken), Vec::<u8>::new());
         assert!(here.levels.is_empty() && taken.in_words().is_none(), "{wrong:?}");
         assert!(taken.left_out_in_words().expect("told").contains("thresholds"));
@@ -550,7 +553,7 @@ fn a_difference_is_put_in_order_and_leaves_what_others_wrote() {
     for nth in 100..1100 {
         large.mappings.push(mapping(nth, nth, id(HOST_ID), nth as u16));
     }
-    large.revisions.insert(id(POOL), Revision { number: 5, taken: None });
+    large.revisions.insert(id(POOL), Revision { number: 5, ..Revision::default() });
     let wanted = items_of(&large, &levels(&["gold"]), &[80], &id(POOL));
     let mut registry = items_of(&full(), &levels(&["silver", "bronze"]), &[], &id(POOL));
     let later = ("later/x".to_string(), vec![1]);
@@ -627,7 +630,7 @@ fn no_registry_breaks_anything() {
             &mut levels::Content::default(),
             &items,
             &BTreeSet::from([Id(LEVEL_ID)]),
-            false,
+            None,
             &mut taken,
         );
         thresholds(&items, &mut taken);

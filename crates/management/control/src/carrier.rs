@@ -17,6 +17,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex as Lock, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{Mutex, Notify};
+use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// What failed is tried again.
@@ -39,7 +40,7 @@ struct Carried {
     pool: String,
     /// What of it is written here; nothing while that is not known.
     items: Option<Items>,
-    /// Keys of what was not taken at the import. It stays: what has no place here may have one where the pool goes next.
+    /// Keys of what is not written here ([`carried::Revision::kept`]).
     kept: BTreeSet<String>,
     /// What it was last made equal to.
     from: Option<Files>,
@@ -179,37 +180,57 @@ fn name_appliance(content: &mut hosts::Content) -> Result<(), Problem> {
 }
 
 /// Before an export: the pool carries all that there is. From then on its registry is not written.
-pub async fn leaves(shared: &Arc<Shared>, pool: &PoolStatus) {
+pub async fn leaves(shared: &Arc<Shared>, pool: &PoolStatus) -> Option<Written> {
     let id = pool.id.to_string();
     let carried = shared.carrier.pools().get(&id).cloned();
-    if let Some(carried) = carried
-        && !carry(shared, &id, &carried).await
-    {
+    let is_carried = match &carried {
+        Some(carried) => carry(shared, &id, &carried.clone()).await,
+        None => pool.read_only,
+    };
+    if !is_carried {
         let message = "exported without the newest hosts, mappings and service levels: where it is imported next, it has older ones. \
                        Import it here and export it again, if that matters";
         shared.events.record(Severity::Warning, "registry.failed", &pool.name, message);
     }
-    shared.carrier.pools().remove(&id);
+    ends(shared, &id)
 }
 
-/// The pool is about to be destroyed.
-pub fn ends(shared: &Shared, id: &str) {
-    shared.carrier.pools().remove(id);
+/// The registry of this pool is not written any more.
+pub fn ends(shared: &Shared, id: &str) -> Option<Written> {
+    shared.carrier.pools().remove(id).map(Written)
 }
 
-/// Before the daemon ends: every pool carries all that there is.
-pub async fn settle(shared: &Arc<Shared>) {
-    let known: Vec<_> = shared.carrier.pools().iter().map(|(id, one)| (id.clone(), one.clone())).collect();
-    for (id, carried) in known {
-        carry(shared, &id, &carried).await;
-    }
-}
+/// What was written, for when the pool stays after all.
+pub struct Written(Arc<Mutex<Carried>>);
 
 /// The pool did not leave.
-pub fn stays(shared: &Shared, pool: &PoolStatus) {
-    if !pool.read_only {
-        shared.carrier.begin(&pool.id.to_string(), &pool.name, None, BTreeSet::new());
+pub fn stays(shared: &Shared, id: &str, written: Option<Written>) {
+    if let Some(Written(carried)) = written {
+        shared.carrier.pools().insert(id.into(), carried);
+        shared.carrier.changed();
     }
+}
+
+/// Before the daemon ends: every pool carries all that there is, or as much as can be written while one hangs.
+pub async fn settle(shared: &Arc<Shared>) {
+    let known: Vec<_> = shared.carrier.pools().iter().map(|(id, one)| (id.clone(), one.clone())).collect();
+    let mut all = JoinSet::new();
+    for (id, carried) in known {
+        let shared = shared.clone();
+        all.spawn(async move { carry(&shared, &id, &carried).await });
+    }
+    all.join_all().await;
+}
+
+/// Something was changed that concerns these pools and is in no file of hosts. Where that cannot be counted, it is in force all the same.
+pub async fn note_changes(shared: &Arc<Shared>, pools: Vec<String>) {
+    let by = shared.clone();
+    let note = move |content: &mut hosts::Content| {
+        pools.iter().for_each(|pool| content.note_change(pool));
+        Ok(())
+    };
+    let _ = blocking(move || by.hosts.change(note)).await;
+    shared.carrier.changed();
 }
 
 /// A pool has come: takes what its registry says, where that is newer. Needs the volumes' turn; the mappings do not take effect yet.
@@ -241,7 +262,8 @@ struct Around {
 }
 
 async fn around(shared: &Arc<Shared>, pool: &PoolStatus) -> Result<Around, Problem> {
-    let all = shared.engine.volumes(None).await.map_err(convert::problem)?;
+    // One that says nothing now has nothing that could be mistaken.
+    let (all, _) = shared.volumes().await;
     let projects = shared.engine.projects(Some(&pool.name)).await.map_err(convert::problem)?;
     let (volumes, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|volume| volume.pool == pool.name);
     let in_pool = |name: &str| format!("{}/{name}", pool.name);
@@ -286,7 +308,7 @@ async fn take(
         shared.events.record(Severity::Info, "registry.taken", &pool.name, &message);
     }
     if let Some(what) = all.left_out_in_words() {
-        let message = format!("left out of what the pool carries, and kept there: {what}");
+        let message = format!("left out of what the pool carries; mappings stay in its copy: {what}");
         shared.events.record(Severity::Warning, "registry.left_out", &pool.name, &message);
     }
     if all.levels > 0 || !all.changed.is_empty() {
@@ -314,23 +336,31 @@ fn take_now(
     let Around { name, volumes, projects, elsewhere, targets, levels } = around;
     let its = taken::Pool { id, name: &name, volumes, projects, elsewhere, targets };
     let content = shared.hosts.content();
-    let is_known = content.revisions.contains_key(id);
+    let known = content.revisions.get(id);
+    let may_change = known.is_some_and(|known| known.is_own);
     let wins = match origin {
         Some(origin) => carried::newer(origin, &content, id),
         // Begun, and broken off.
-        None if is_known => Newer::Files,
+        None if known.is_some() => Newer::Files,
         None => Newer::Registry,
     } == Newer::Registry;
     let (mut all, mut failure) = (taken::Taken::default(), None);
+    let mut kept = known.map(|known| known.kept.clone()).unwrap_or_default();
     if wins {
         let now = events::now_unix_ms();
-        match shared.hosts.change(|content| Ok(taken::take(content, &items, origin, &its, now))) {
+        let take = |changes: bool| {
+            shared.hosts.change(|content| Ok(taken::take(content, &items, origin, &its, changes, now)))
+        };
+        // What is changed here may not fit what other pools have: then nothing that is here is changed.
+        match take(true).or_else(|_| take(false)) {
             Ok(taken) => all = taken,
             Err(problem) => failure = Some(problem),
         }
+        kept = std::mem::take(&mut all.kept);
     }
     let done = shared.levels.change(|content| {
-        taken::take_levels(content, &items, &levels, wins && is_known, &mut all);
+        let changes = wins.then_some(may_change);
+        taken::take_levels(content, &items, &levels, changes, &mut all);
         Ok(())
     });
     failure = failure.or(done.err());
@@ -343,11 +373,15 @@ fn take_now(
         failure =
             failure.or(shared.configuration.update(id, |entry| entry.threshold_percents = percents).err());
     }
-    let mut kept = BTreeSet::new();
-    if all.left_out_in_words().is_some() {
+    if wins && !kept.is_empty() {
         let now = Files::now(shared, id);
         let wanted = carried::items_of(&now.hosts, &now.levels, &now.thresholds, id);
-        kept.extend(items.keys().filter(|key| !wanted.contains_key(*key)).cloned());
+        kept.retain(|key| !wanted.contains_key(key));
+        let remember = |content: &mut hosts::Content| {
+            content.revisions.entry(id.to_string()).or_default().kept = kept.clone();
+            Ok(())
+        };
+        failure = failure.or(shared.hosts.change(remember).err());
     }
     Took { items, kept, all, failure }
 }

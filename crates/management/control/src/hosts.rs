@@ -321,6 +321,12 @@ impl Content {
         self.revisions.remove(pool);
     }
 
+    /// Something was changed that concerns a pool and is not in here: a level, or when its fill level is reported.
+    pub fn note_change(&mut self, pool: &str) {
+        let revision = self.revisions.entry(pool.into()).or_default();
+        (revision.number, revision.is_own) = (revision.number.saturating_add(1), true);
+    }
+
     /// Pools that a change from `before` concerns: mappings or what projects say, or a host or group that either names.
     fn pools_changed<'a>(&'a self, before: &'a Content) -> BTreeSet<&'a str> {
         let mut parties: HashSet<&str> = HashSet::new();
@@ -480,8 +486,10 @@ impl Kept for Content {
             .map(String::from)
             .collect();
         for pool in pools {
-            let revision = self.revisions.entry(pool).or_default();
+            let revision = self.revisions.entry(pool.clone()).or_default();
             revision.number = revision.number.saturating_add(1);
+            let taken_before = before.revisions.get(&pool).and_then(|known| known.taken.as_ref());
+            revision.is_own |= revision.taken.as_ref() == taken_before;
         }
     }
 }

@@ -1,10 +1,14 @@
 //! What hosts and host groups of a pool's registry stand for here.
 //!
-//! What is known here is changed only for a pool that was here before, and only by what has been changed more often: so a secret that was changed on another machine comes back with the
-//! pool, and disks that were never here change nothing. A host that came with another pool was never looked at by an administrator: another pool's registry
-//! has to say the same of it, or its volumes are not mapped to it. Nor are they to a host that proves itself less than the registry wants.
+//! What is known here is changed only by a pool that is no stranger, since an administrator has changed here what concerns it; only where the pool named it here before; and only by what has
+//! been changed more often. So a secret that was changed on another machine comes back with the pool, and disks from elsewhere change nothing. A host that came with another pool
+//! was never looked at by an administrator: another pool's registry has to say the same of it, or its volumes are not mapped to it. Nor are they to a host that
+//! proves itself less than the registry wants.
 
-use super::taken::{FULL, NOT_PLAIN, Pool, REVISION_MAX, Taken, check_mapping, free_name};
+use super::taken::{
+    FULL, NOT_PLAIN, Pool, REVISION_MAX, REVISION_TAKEN_MAX, Taken, check_mapping, free_name,
+};
+use super::{MAPPING, PROJECT};
 use crate::hosts::{Content, Credentials, Group, HOSTS_MAX, Host, Mapping};
 use crate::inherited::ProjectHosts;
 use crate::iscsi_names::{self, target_name};
@@ -15,6 +19,7 @@ use std::collections::{HashMap, HashSet};
 
 const KEPT: &str = "it is another here, and stays so";
 const STRANGE: &str = "the one here came with another pool, and differs: look at it, change what has to be changed, and map the volumes";
+const SECRET: &str = "the one here has secrets that a pool from elsewhere does not get: map the volumes, if they are meant for it";
 const WEAKER: &str = "the host here proves itself without CHAP: give it CHAP, and map the volumes";
 
 /// Whether a request could have made it.
@@ -37,8 +42,10 @@ fn is_possible_host(host: &Host) -> bool {
 pub struct Parties<'a> {
     pool: &'a Pool<'a>,
     now_unix_ms: u64,
-    /// Whether the pool was here before.
-    is_known: bool,
+    /// An administrator has changed something here that concerns the pool.
+    is_own: bool,
+    /// What the pool may change: what it named here before, if it is no stranger.
+    changeable: HashSet<String>,
     /// As they will be.
     pub hosts: HashMap<String, Host>,
     pub groups: HashMap<String, Group>,
@@ -56,7 +63,7 @@ impl<'a> Parties<'a> {
     pub fn of(
         content: &Content,
         pool: &'a Pool<'a>,
-        is_known: bool,
+        (is_own, changeable): (bool, HashSet<String>),
         (hosts, groups): (Vec<Host>, Vec<Group>),
         now_unix_ms: u64,
     ) -> Parties<'a> {
@@ -68,7 +75,8 @@ impl<'a> Parties<'a> {
         Parties {
             pool,
             now_unix_ms,
-            is_known,
+            is_own,
+            changeable,
             names: names.cloned().collect(),
             initiators: content.hosts.iter().flat_map(of).collect(),
             hosts: content.hosts.iter().map(|host| (host.id.clone(), host.clone())).collect(),
@@ -76,6 +84,32 @@ impl<'a> Parties<'a> {
             hosts_there: hosts.into_iter().map(|host| (host.id.clone(), host)).collect(),
             groups_there: groups.into_iter().map(|group| (group.id.clone(), group)).collect(),
             found: HashMap::new(),
+        }
+    }
+
+    /// Changes the hosts that are here and may be changed. Before all else: whom an initiator belongs to follows from all of them.
+    pub fn change_known(&mut self, taken: &mut Taken) {
+        let is_newer = |host: &&Host| {
+            let here = self.hosts.get(&host.id);
+            here.is_some_and(|here| host.revision > here.revision && !is_same(host, here))
+                && self.changeable.contains(&host.id)
+                && is_possible_host(host)
+        };
+        let mut newer: Vec<Host> = self.hosts_there.values().filter(is_newer).cloned().collect();
+        newer.sort_by(|a, b| a.id.cmp(&b.id));
+        let ids: HashSet<String> = newer.iter().map(|host| host.id.clone()).collect();
+        self.initiators.retain(|_, of| !ids.contains(of));
+        for host in newer {
+            let here = self.hosts[&host.id].clone();
+            let mut now = here.clone();
+            if host.initiators.iter().all(|name| !self.initiators.contains_key(name)) {
+                taken.changed.push(format!("host {}", here.name));
+                let revision = host.revision.min(REVISION_TAKEN_MAX);
+                let Host { id, name, created_unix_ms, came_with, .. } = here;
+                now = Host { id, name, created_unix_ms, came_with, revision, ..host };
+            }
+            self.initiators.extend(now.initiators.iter().map(|name| (name.clone(), now.id.clone())));
+            self.hosts.insert(now.id.clone(), now);
         }
     }
 
@@ -102,6 +136,7 @@ impl<'a> Parties<'a> {
             }),
             Err(why) => {
                 let name = shown(name.unwrap_or(&mapping.volume_name));
+                taken.keep(MAPPING, &mapping.id);
                 taken.leave_out(format!("mapping of {name} as LUN {}", mapping.lun), why);
                 None
             }
@@ -112,6 +147,7 @@ impl<'a> Parties<'a> {
     pub fn named(&mut self, entry: ProjectHosts, taken: &mut Taken) -> Option<ProjectHosts> {
         let is_its = |_: &&String| entry.pool == self.pool.id;
         let Some(name) = self.pool.projects.get(&entry.project).filter(is_its) else {
+            taken.keep(PROJECT, &entry.project);
             taken.leave_out(format!("hosts of {}", shown(&entry.name)), "the project is not in this pool");
             return None;
         };
@@ -148,14 +184,17 @@ impl<'a> Parties<'a> {
 
     fn find_group(&mut self, id: &str, taken: &mut Taken) -> Option<String> {
         let here = self.groups.get(id).cloned();
-        let Some(group) = self.groups_there.remove(id) else { return here.map(|here| here.id) };
+        let Some(group) = self.groups_there.remove(id) else {
+            // Not even what is in it is said.
+            return here.filter(|_| self.is_own).map(|here| here.id);
+        };
         let (name, count) = (shown(&group.name), group.hosts.len());
         let is_possible =
             rules::name("name", &group.name).is_ok() && group.revision <= REVISION_MAX && count <= HOSTS_MAX;
         if !is_possible || (here.is_none() && self.groups.len() >= HOSTS_MAX) {
             let why = if is_possible { FULL } else { NOT_PLAIN };
             taken.leave_out(format!("host group {name}"), why);
-            return here.map(|here| here.id);
+            return here.filter(|_| self.is_own).map(|here| here.id);
         }
         // A group as a member is none.
         let members = group.hosts.iter().map(|member| match self.groups.contains_key(member) {
@@ -174,19 +213,31 @@ impl<'a> Parties<'a> {
             let created_unix_ms = group.created_unix_ms.min(self.now_unix_ms);
             let came_with = Some(self.pool.id.to_string());
             taken.groups += 1;
-            self.groups.insert(id.into(), Group { name, hosts, created_unix_ms, came_with, ..group });
+            self.groups.insert(
+                id.into(),
+                Group {
+                    name,
+                    hosts,
+                    created_unix_ms,
+                    came_with,
+                    revision: group.revision.min(REVISION_TAKEN_MAX),
+                    ..group
+                },
+            );
             return Some(id.into());
         };
         if once == here.hosts.iter().cloned().collect() {
             return Some(here.id);
         }
-        if self.is_known && group.revision > here.revision {
+        if self.changeable.contains(id) && group.revision > here.revision {
             taken.changed.push(format!("host group {}", here.name));
-            self.groups.insert(id.into(), Group { hosts, revision: group.revision, ..here });
+            self.groups
+                .insert(id.into(), Group { hosts, revision: group.revision.min(REVISION_TAKEN_MAX), ..here });
             return Some(id.into());
         }
-        if self.is_strange(&here.came_with) {
-            taken.leave_out(format!("host group {name}"), STRANGE);
+        if self.is_strange(&here.came_with) || !self.is_own {
+            // Its other members would be given away.
+            taken.leave_out(format!("host group {name}"), if self.is_own { STRANGE } else { SECRET });
             return None;
         }
         taken.leave_out(format!("host group {}", here.name), KEPT);
@@ -196,9 +247,14 @@ impl<'a> Parties<'a> {
     fn look_for_host(&mut self, id: &str, taken: &mut Taken) -> Option<String> {
         let here = self.hosts.get(id).cloned();
         let host = match (self.hosts_there.remove(id), here) {
-            (None, here) => return here.map(|here| here.id),
+            (None, Some(here)) if self.is_own || here.chap.is_none() => return Some(here.id),
+            (None, Some(here)) => {
+                taken.leave_out(format!("host {}", here.name), SECRET);
+                return None;
+            }
+            (None, None) => return None,
             (Some(host), Some(here)) if is_same(&host, &here) => return Some(here.id),
-            (Some(host), Some(here)) => return self.known_host(host, here, taken),
+            (Some(host), Some(here)) => return self.known_host(&host, &here, taken),
             (Some(host), None) => host,
         };
         let name = format!("host {}", shown(&host.name));
@@ -219,23 +275,14 @@ impl<'a> Parties<'a> {
         taken.hosts.push(format!("{name} ({})", host.initiators.join(" ")));
         let created_unix_ms = host.created_unix_ms.min(self.now_unix_ms);
         let came_with = Some(self.pool.id.to_string());
-        self.hosts.insert(id.into(), Host { name, created_unix_ms, came_with, ..host });
+        let revision = host.revision.min(REVISION_TAKEN_MAX);
+        self.hosts.insert(id.into(), Host { name, created_unix_ms, came_with, revision, ..host });
         Some(id.to_string())
     }
 
     /// One that is known by its UUID, and is another here.
-    fn known_host(&mut self, host: Host, here: Host, taken: &mut Taken) -> Option<String> {
-        let is_free = |name: &String| self.initiators.get(name).is_none_or(|of| *of == here.id);
-        let is_newer = self.is_known && host.revision > here.revision && is_possible_host(&host);
-        if is_newer && host.initiators.iter().all(is_free) {
-            self.initiators.retain(|_, of| *of != here.id);
-            self.initiators.extend(host.initiators.iter().map(|name| (name.clone(), here.id.clone())));
-            taken.changed.push(format!("host {}", here.name));
-            let Host { id, name, created_unix_ms, came_with, .. } = here;
-            self.hosts.insert(id.clone(), Host { id: id.clone(), name, created_unix_ms, came_with, ..host });
-            return Some(id);
-        }
-        let found = self.stands_for(&host, &here, taken);
+    fn known_host(&self, host: &Host, here: &Host, taken: &mut Taken) -> Option<String> {
+        let found = self.stands_for(host, here, taken);
         if found.is_some() {
             taken.leave_out(format!("host {}", here.name), KEPT);
         }
@@ -245,11 +292,14 @@ impl<'a> Parties<'a> {
     /// Whether volumes for this host of the registry may be mapped to the one that is here.
     fn stands_for(&self, host: &Host, here: &Host, taken: &mut Taken) -> Option<String> {
         let is_within = here.initiators.iter().all(|name| host.initiators.contains(name));
+        let has_same = (&here.chap, &here.mutual) == (&host.chap, &host.mutual);
         let why = match host.chap.is_some() && here.chap.is_none() {
             true => Some(WEAKER),
             false if self.is_strange(&here.came_with) && !(is_within && here.chap == host.chap) => {
                 Some(STRANGE)
             }
+            // What stands for a host of the pool is written to its disks.
+            false if !self.is_own && here.chap.is_some() && !has_same => Some(SECRET),
             false => None,
         };
         if let Some(why) = why {

@@ -22,6 +22,9 @@ use std::rc::Rc;
 
 /// More changes than can be made; one more is counted without an overflow.
 pub const REVISION_MAX: u64 = 1 << 48;
+/// What comes leaves room for changes.
+pub const REVISION_TAKEN_MAX: u64 = REVISION_MAX >> 1;
+const KEPT_MAX: usize = MAPPINGS_MAX + 2 * HOSTS_MAX;
 pub const NOT_PLAIN: &str = "the entry is not what this program writes";
 pub const FULL: &str = "there are as many as there can be";
 
@@ -54,6 +57,8 @@ pub struct Taken {
     pub changed: Vec<String>,
     /// What has another name here than there.
     pub called: Vec<String>,
+    /// Keys of what is to stay in the registry, at most as many as an appliance can have.
+    pub kept: BTreeSet<String>,
     /// By the reason.
     left_out: BTreeMap<&'static str, Vec<String>>,
 }
@@ -61,6 +66,13 @@ pub struct Taken {
 impl Taken {
     pub fn leave_out(&mut self, what: impl Into<String>, why: &'static str) {
         self.left_out.entry(why).or_default().push(what.into());
+    }
+
+    /// What has no place here stays in the registry.
+    pub fn keep(&mut self, kind: &str, id: &str) {
+        if self.kept.len() < KEPT_MAX {
+            self.kept.insert(format!("{kind}{id}"));
+        }
     }
 
     /// How many of what have come, and with which names; nothing where nothing is other than before.
@@ -93,19 +105,24 @@ impl Taken {
     }
 }
 
-/// Takes what the registry says about the pool in place of what the content says about it.
+/// Takes what the registry says about the pool in place of what the content says about it. With `changes`, also what it may change of hosts and groups that are here.
 pub fn take(
     content: &mut Content,
     items: &Items,
     origin: Option<&Origin>,
     pool: &Pool<'_>,
+    changes: bool,
     now_unix_ms: u64,
 ) -> Taken {
     let mut taken = Taken::default();
     let moving: HashSet<String> = content.moving.iter().map(|one| one.volume.clone()).collect();
+    let named = named_by(content, pool.id);
+    let is_own = content.revisions.get(pool.id).is_some_and(|revision| revision.is_own);
     let mut before = HashMap::new();
     content.mappings.retain(|mapping| {
-        let is_its = mapping.pool == pool.id || pool.volumes.contains_key(&mapping.volume);
+        // One that moved to this pool elsewhere; a stranger's may have its UUID by intent.
+        let has_moved = is_own && pool.volumes.contains_key(&mapping.volume);
+        let is_its = mapping.pool == pool.id || has_moved;
         let stays = !is_its || moving.contains(&mapping.volume) || pool.elsewhere.contains(&mapping.volume);
         if !stays {
             before.insert(mapping.id.clone(), mapping.clone());
@@ -113,12 +130,11 @@ pub fn take(
         stays
     });
     content.projects.retain(|entry| entry.pool != pool.id);
-    let is_known = content.revisions.contains_key(pool.id);
     let revision = content.revisions.entry(pool.id.to_string()).or_default();
-    if let Some(origin) = origin {
-        revision.number = revision.number.max(origin.revision);
-        revision.taken = Some(origin.clone());
-    }
+    let origin = origin.cloned().unwrap_or_else(Origin::unknown);
+    revision.number = revision.number.max(origin.revision.min(REVISION_TAKEN_MAX));
+    revision.kept.clear();
+    revision.taken = Some(origin);
 
     let hosts = parsed(items, HOST, HOSTS_MAX, |host: &Host| &host.id, &mut taken);
     let groups = parsed(items, GROUP, HOSTS_MAX, |group: &Group| &group.id, &mut taken);
@@ -128,7 +144,14 @@ pub fn take(
     mappings.sort_by(|a, b| (a.created_unix_ms, &a.id).cmp(&(b.created_unix_ms, &b.id)));
     projects.sort_by(|a, b| a.name.cmp(&b.name));
 
-    let mut parties = Parties::of(content, pool, is_known, (hosts, groups), now_unix_ms);
+    let mut parties = Parties::of(
+        content,
+        pool,
+        (is_own, if is_own && changes { named } else { HashSet::new() }),
+        (hosts, groups),
+        now_unix_ms,
+    );
+    parties.change_known(&mut taken);
     let wanted: Vec<_> =
         mappings.into_iter().filter_map(|mapping| parties.wanted(mapping, &mut taken)).collect();
     let named: Vec<_> = projects.into_iter().filter_map(|entry| parties.named(entry, &mut taken)).collect();
@@ -153,11 +176,17 @@ pub fn take(
                 content.mappings.push(mapping);
             }
             Err(why) => {
-                taken.leave_out(format!("mapping of {} as LUN {}", mapping.volume_name, mapping.lun), why)
+                taken.keep(MAPPING, &mapping.id);
+                taken.leave_out(format!("mapping of {} as LUN {}", mapping.volume_name, mapping.lun), why);
             }
         }
     }
     taken.unmapped = before.len();
+    if !taken.kept.is_empty() {
+        // With what they name.
+        let named = items.keys().filter(|key| key.starts_with(HOST) || key.starts_with(GROUP));
+        named.for_each(|key| taken.keep("", key));
+    }
     let known: HashSet<String> = content.projects.iter().map(|entry| entry.project.clone()).collect();
     for mut entry in named.into_iter().filter(|entry| !known.contains(&entry.project)) {
         if !room.admit_named(&mut entry) {
@@ -172,12 +201,23 @@ pub fn take(
     taken
 }
 
-/// Takes those of these levels that are not known here and that the registry has; and where it `may_change` them, those that have been changed more often than here.
+/// Hosts and groups that the pool's mappings and projects name here.
+fn named_by(content: &Content, pool: &str) -> HashSet<String> {
+    let mappings = content.mappings.iter().filter(|mapping| mapping.pool == pool).map(|mapping| &mapping.to);
+    let projects = content.projects.iter().filter(|entry| entry.pool == pool).flat_map(|entry| &entry.hosts);
+    let mut named: HashSet<String> = mappings.chain(projects).cloned().collect();
+    let groups = content.groups.iter().filter(|group| named.contains(&group.id));
+    let members: Vec<String> = groups.flat_map(|group| group.hosts.iter().cloned()).collect();
+    named.extend(members);
+    named
+}
+
+/// Takes those of these levels that are not known here and that the registry has; and, if the registry counts for the pool and may change what is here (`changes`), those that have been changed more often than here.
 pub fn take_levels(
     content: &mut levels::Content,
     items: &Items,
     wanted: &BTreeSet<Id>,
-    may_change: bool,
+    changes: Option<bool>,
     taken: &mut Taken,
 ) {
     for id in wanted.iter().filter(|id| !levels::is_built_in(**id)).copied().collect::<Vec<_>>() {
@@ -198,10 +238,10 @@ pub fn take_levels(
             if here.spec == level.spec {
                 continue;
             }
-            if may_change && level.revision > here.revision {
+            if changes == Some(true) && level.revision > here.revision {
                 taken.changed.push(format!("level {}", here.name));
-                (here.spec, here.revision) = (level.spec, level.revision);
-            } else {
+                (here.spec, here.revision) = (level.spec, level.revision.min(REVISION_TAKEN_MAX));
+            } else if changes.is_some() {
                 taken.leave_out(format!("level {}", here.name), "it is another here, and stays so");
             }
         } else if content.levels.len() >= LEVELS_MAX {
@@ -211,7 +251,8 @@ pub fn take_levels(
             if name != level.name {
                 taken.called.push(format!("{} is {name} here", level.name));
             }
-            content.levels.push(Level { name, ..level });
+            let revision = level.revision.min(REVISION_TAKEN_MAX);
+            content.levels.push(Level { name, revision, ..level });
             taken.levels += 1;
         }
     }
@@ -251,7 +292,10 @@ fn parsed<T: DeserializeOwned>(
         let key_id = &key[kind.len()..];
         match serde_json::from_slice(text) {
             Ok(value) if id(&value) == key_id && is_uuid(key_id) => found.push(value),
-            _ => taken.leave_out(shown(key), NOT_PLAIN),
+            _ => {
+                taken.keep("", key);
+                taken.leave_out(shown(key), NOT_PLAIN);
+            }
         }
     }
     found

@@ -14,7 +14,7 @@ fn what_was_changed_elsewhere_comes_back_with_a_pool_that_was_here() {
         let mut here = full();
         here.revisions.clear();
         if is_known {
-            here.revisions.insert(id(POOL), Revision { number: 3, taken: None });
+            here.revisions.insert(id(POOL), Revision { number: 3, is_own: true, ..Revision::default() });
         }
         let taken = take_into(&mut here, &items);
         let (told, left) =
@@ -70,7 +70,7 @@ fn a_pool_takes_nothing_from_another() {
     let mine = Mapping { pool: id(POOL + 1), ..mapping(90, 1, id(HOST_ID), 0) };
     here.hosts = full().hosts;
     here.mappings.push(mine.clone());
-    let taken = take(&mut here, &items, Some(&origin(OTHER, 1)), &pool, 1000);
+    let taken = take(&mut here, &items, Some(&origin(OTHER, 1)), &pool, true, 1000);
     assert!(here.mappings.contains(&mine), "the other pool's stays");
     assert!(here.mappings.iter().all(|mapping| mapping.pool != id(POOL) || mapping.target.is_none()));
     assert!(!here.mappings.iter().any(|one| one.pool == id(POOL) && one.volume == id(VOLUME + 1)));

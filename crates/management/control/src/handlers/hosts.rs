@@ -216,9 +216,9 @@ fn apply(host: &mut Host, request: &HostSet) -> Result<Vec<String>, Problem> {
             false => format!("at most {} a second", ceilings.join(" and ")),
         });
     }
-    if !changes.is_empty() {
-        (host.revision, host.came_with) = (host.revision + 1, None);
-    }
+    // Who sets it, also to what it is, has looked at it.
+    host.came_with = None;
+    host.revision += u64::from(!changes.is_empty());
     Ok(changes)
 }
 
@@ -391,9 +391,7 @@ pub async fn group_set(
         let group = content.group_mut(&name)?;
         check_precondition(&headers, &tag_of(&group.id, group.revision), "host group", &group.name)?;
         let is_new = group.hosts != hosts;
-        if is_new {
-            (group.revision, group.came_with, group.hosts) = (group.revision + 1, None, hosts);
-        }
+        (group.revision, group.came_with, group.hosts) = (group.revision + u64::from(is_new), None, hosts);
         Ok((group.id.clone(), group.name.clone(), is_new.then_some(format!("has {words}"))))
     };
     if ask.dry_run {

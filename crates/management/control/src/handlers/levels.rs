@@ -8,7 +8,7 @@ use crate::request::{
     Answered, Ask, Failure, Input, Principal, check_precondition, json, made, ok, plan, tagged,
 };
 use crate::rules::snapshots::few;
-use crate::{Shared, blocking, convert, rules};
+use crate::{Shared, blocking, carrier, convert, rules};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -39,7 +39,8 @@ async fn change<T: Send + 'static>(
 ) -> Result<T, Problem> {
     let by = shared.clone();
     let made = blocking(move || by.levels.change(change)).await?;
-    shared.carrier.changed();
+    let pools: Vec<String> = shared.engine.pools().await.iter().map(|pool| pool.id.to_string()).collect();
+    carrier::note_changes(shared, pools).await;
     apply(shared).await?;
     Ok(made)
 }

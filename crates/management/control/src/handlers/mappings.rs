@@ -430,9 +430,20 @@ async fn here(shared: &Shared) -> Here {
         let pool = pools.get(&volume.pool)?.clone();
         Some((volume.id.to_string(), (pool, format!("{}/{}", volume.pool, volume.name))))
     };
+    let mut left: HashSet<String> = left.unwrap_or_default().iter().map(|left| left.id.to_string()).collect();
+    let (mut known, mut once) = (HashMap::new(), HashSet::new());
+    for (id, place) in volumes.into_iter().filter_map(pool_of) {
+        // Of two with one UUID, which a pool from elsewhere may have, neither takes the other's mappings.
+        if !once.insert(id.clone()) {
+            known.remove(&id);
+            left.insert(id);
+            continue;
+        }
+        known.insert(id, place);
+    }
     Here {
-        volumes: volumes.into_iter().filter_map(pool_of).collect(),
-        left: left.unwrap_or_default().iter().map(|left| left.id.to_string()).collect(),
+        volumes: known,
+        left,
         pools: if is_all { pools.into_values().collect() } else { HashSet::new() },
         projects: None,
     }

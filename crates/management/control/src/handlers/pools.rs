@@ -119,7 +119,7 @@ pub async fn set(
         let (name, own) = (pool.name.clone(), shared.clone());
         let update = move || own.configuration.update(&name, |entry| entry.threshold_percents = percents);
         tokio::task::spawn_blocking(update).await.expect("it does not panic")?;
-        shared.carrier.changed();
+        carrier::note_changes(&shared, vec![pool.id.to_string()]).await;
     }
     for what in changes {
         told(&shared, &who, "pool.changed", &pool.name, &what);
@@ -260,6 +260,7 @@ async fn create_now(
     match shared.engine.pool_create(spec).await {
         Ok(status) => {
             remember_imported(&shared, &status, Import::default()).await?;
+            carrier::note_changes(&shared, vec![status.id.to_string()]).await;
             shared.events.record(Severity::Info, "pool.created", &name, &told);
             if request.calibrate {
                 // The pool is there either way, and its status says that nobody measured it.
@@ -512,12 +513,10 @@ async fn leave(
         if let Some(entry) = before.clone() {
             remember(&shared, Remembered { unsettled: Some(Unsettled::Destroying), ..entry }).await?;
         }
-        if let Some(pool) = &imported {
-            carrier::ends(&shared, &pool.id.to_string());
-        }
+        let carried = imported.as_ref().and_then(|pool| carrier::ends(&shared, &pool.id.to_string()));
         if let Err(error) = shared.engine.pool_destroy(&name).await {
             if let Some(pool) = &imported {
-                carrier::stays(&shared, pool);
+                carrier::stays(&shared, &pool.id.to_string(), carried);
             }
             let is_there = shared.engine.pools().await.iter().any(|pool| pool.name == name);
             if let Some(entry) = before.filter(|_| is_there) {
@@ -531,10 +530,10 @@ async fn leave(
             mappings::pool_destroyed(&shared, pool.id.to_string()).await?;
         }
     } else if let Some(pool) = imported {
-        carrier::leaves(&shared, &pool).await;
+        let carried = carrier::leaves(&shared, &pool).await;
         if let Err(error) = shared.engine.pool_export(&name).await {
             if shared.engine.pools().await.iter().any(|other| other.id == pool.id) {
-                carrier::stays(&shared, &pool);
+                carrier::stays(&shared, &pool.id.to_string(), carried);
             }
             return Err(convert::problem(error));
         }
