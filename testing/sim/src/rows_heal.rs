@@ -29,6 +29,8 @@ pub(crate) const CRASHES: u64 = 12;
 const SLOW_READS: Action = Action::Slow(100);
 /// How often clients run until a disk is missed.
 const TRIES: u64 = 16;
+/// How often the healer looks at what does not move at once.
+const LOOKS_MAX: u32 = 6;
 /// By then what was acknowledged before it is durable is durable.
 const COMMITTED: Duration = Duration::from_millis(300);
 
@@ -53,6 +55,19 @@ pub(crate) async fn fail_power(scene: &Scene, most: u64, absent: u64, spent: u32
     crashes.borrow_mut().push(Crash { images, history, absent, spent, sound: true });
 }
 
+/// Until everything has moved, or does not after several looks: clients may keep a chunk busy for as long as one takes.
+async fn healed(scene: &Scene, most: u32) -> Result<PoolStatus, Failure> {
+    let mut looks = 0;
+    loop {
+        let status = scene.engine.pool_healed(POOL).await;
+        let status = status.map_err(|error| Failure::Outcome(format!("healing failed: {error}")))?;
+        looks += 1;
+        if status.healing.is_none() || looks == most {
+            return Ok(status);
+        }
+    }
+}
+
 /// Lets clients run and the power fail while the pool heals; then everything must have moved.
 pub(crate) async fn heal(
     scene: &Scene,
@@ -68,9 +83,13 @@ pub(crate) async fn heal(
             fail_power(scene, most, absent, spent, crashes).await;
         }
     };
-    let (ran, healed, ()) = join3(scene.clients.run(operations), scene.engine.pool_healed(POOL), crash).await;
+    let (ran, beside, ()) = join3(scene.clients.run(operations), healed(scene, LOOKS_MAX), crash).await;
     ran?;
-    let status = healed.map_err(|error| Failure::Outcome(format!("healing failed: {error}")))?;
+    let mut status = beside?;
+    if status.healing.is_some() {
+        // Clients keep nothing busy any more.
+        status = healed(scene, 1).await?;
+    }
     match &status.healing {
         None => Ok(status),
         Some(left) => {
@@ -328,14 +347,7 @@ pub fn group_removed(setup: &Setup) -> Result<Shown, Failure> {
         let leave = async {
             let removing = scene.engine.group_remove(POOL, number).await;
             removing.map_err(failed("removing a group failed"))?;
-            // Clients may keep a block busy for as long as a look at it takes.
-            let mut status = scene.engine.pool_healed(POOL).await;
-            for _ in 0..5 {
-                if status.as_ref().is_ok_and(|status| status.healing.is_some()) {
-                    status = scene.engine.pool_healed(POOL).await;
-                }
-            }
-            status.map_err(failed("healing failed"))
+            healed(scene, LOOKS_MAX).await
         };
         // However it ends: what the power left is kept until then.
         let leave = leave.inspect(|_| over.set(true));
@@ -343,9 +355,8 @@ pub fn group_removed(setup: &Setup) -> Result<Shown, Failure> {
         ran?;
         let mut status = left?;
         if status.healing.is_some() {
-            // Nor do they keep one busy any more.
-            let healed = scene.engine.pool_healed(POOL).await;
-            status = healed.map_err(failed("healing failed"))?;
+            // Clients keep nothing busy any more.
+            status = healed(scene, 1).await?;
         }
         if let Some(healing) = &status.healing {
             let what =

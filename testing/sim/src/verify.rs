@@ -188,7 +188,7 @@ pub fn verify_in(
         let demand = Demand { judge, ..demand };
         verified.told_of_loss = is_lost;
         if told("pool.reservation_short") && demand.judge.durability && demand.absent == 0 {
-            return Err(Failure::Outcome("less is free than is held for reserved volumes".into()));
+            return Err(Failure::Outcome("the pool has less free space than reserved volumes need".into()));
         }
         registry(&engine, &h, demand, told("registry.lost")).await?;
         let mut found = catalog(&rt, &engine, &h, demand, &mut verified).await?;
@@ -317,8 +317,10 @@ async fn contents(
     if !possible || (demand.judge.durability && info.size < granted.unwrap_or(0)) {
         return Err(outcome(format!("has {} bytes, was granted {granted:?}", info.size)));
     }
-    // A forced import may have lost the project that it had its policy from.
-    let is_default = demand.force && info.project.is_none() && info.sync == SyncPolicy::Always;
+    // A forced import may have lost the project that it had its policy from; so may a disk that promised to have written it.
+    let is_in_project = model.name.matches('/').count() > 1;
+    let may_lose = is_in_project && (demand.force || !demand.judge.durability);
+    let is_default = may_lose && info.project.is_none() && info.sync == SyncPolicy::Always;
     let has_policy = is_default || model.may_have(info.sync, at, demand.judge.durability);
     if info.block_size != model.block_size || !has_policy {
         return Err(outcome(format!("came back with other properties: {info:?}")));

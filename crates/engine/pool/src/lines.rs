@@ -20,6 +20,7 @@ use crate::staged::StagedAt;
 use crate::steps::Steps;
 use crate::wanted::Wanted;
 use forebay_base::Checksum;
+use forebay_base::planted::{Bug, active};
 use forebay_device::UNIT;
 use forebay_raid::DiskSet;
 use forebay_runtime::Buf;
@@ -54,6 +55,8 @@ pub(crate) struct Placed {
 
 /// Staged blocks by place.
 pub(crate) type Places = BTreeMap<Addr, Placed>;
+/// Where blocks were found, by dataset and number.
+type Expected = BTreeMap<(u64, u64), Addr>;
 
 /// What is about to move, and the locks that keep it as it is.
 struct Batch {
@@ -95,6 +98,7 @@ impl Shard {
             None if !self.is_written(oldest) && self.contended.get() < CONTENDED_TRIES => Vec::new(),
             None => self.plug_batch(oldest, if is_stuck { 0 } else { PLUG_BYTES }),
         };
+        let places: Expected = placed.iter().map(|(at, one)| ((one.dataset, one.block), *at)).collect();
         let dataset = |number| self.datasets.borrow().get(&number).cloned();
         let of_dataset =
             |(number, blocks)| (dataset(number).expect("staged blocks belong to a dataset"), blocks);
@@ -114,7 +118,7 @@ impl Shard {
         }
         let locked_runs = locked.iter().map(|(dataset, blocks)| (*dataset, blocks.clone()));
         self.complete_all(locked_runs, self.destaged_at_once()).await?;
-        locked.into_iter().for_each(|(dataset, blocks)| batch.take(dataset, blocks));
+        locked.into_iter().for_each(|(dataset, blocks)| batch.take(dataset, blocks, &places));
         let moving = batch.moving.iter_mut().flat_map(|moving| &mut moving.staged);
         moving.for_each(|staged| staged.block = self.to_store(staged));
         if (batch.contended && self.contended.get() < CONTENDED_TRIES) || batch.moving.is_empty() {
@@ -126,12 +130,13 @@ impl Shard {
             return Ok(false);
         }
         self.contended.set(0);
+        let is_whole = is_whole && !batch.contended;
+        if !is_whole {
+            // Of lines that would have been whole there may be more than a plug takes.
+            batch.keep_first(PLUG_BYTES);
+        }
         let count: usize = batch.moving.iter().map(|moving| moving.staged.len()).sum();
-        let result = if is_whole && !batch.contended {
-            self.write_lines(batch).await
-        } else {
-            self.plug(oldest, batch).await
-        };
+        let result = if is_whole { self.write_lines(batch).await } else { self.plug(oldest, batch).await };
         drop(guards);
         result.map(|()| self.destaged.set(self.destaged.get() + count as u64))?;
         Ok(true)
@@ -396,7 +401,7 @@ impl Shard {
         self.plugging.set(false);
         self.progress.changed();
         if flushed.is_err() {
-            self.suspend("a line with parity could not be written");
+            self.suspend("a stripe with parity could not be written");
             return Err(IoError::Io);
         }
         entry.changes.push(Change::Plugged);
@@ -498,13 +503,18 @@ impl Shard {
 }
 
 impl Batch {
-    /// Adds those of the blocks that are staged and not being replaced.
-    fn take(&mut self, dataset: &Rc<Dataset>, blocks: Range<u64>) {
+    /// Adds those of the blocks that are staged for the places where they were found, and not being replaced.
+    fn take(&mut self, dataset: &Rc<Dataset>, blocks: Range<u64>, places: &Expected) {
         let mut last: Option<Moving> = None;
         for block in blocks {
             // What is pending is newer and stands before this entry in the log: moving the older contents would undo it.
             let pending = dataset.pending.borrow().overlaps(block, block + 1);
-            let staged = dataset.staged.borrow().get(&block).filter(|_| !pending).cloned();
+            // What was pending when the block was locked, and is not any more, has a place of its own, in another line or chunk.
+            let place = places.get(&(dataset.number(), block));
+            let is_there = |staged: &&Staged| {
+                staged.place.map(|place| place.addr()).as_ref() == place || active(Bug::ReplacedMovesAlong)
+            };
+            let staged = dataset.staged.borrow().get(&block).filter(|_| !pending).filter(is_there).cloned();
             let Some(staged) = staged else {
                 self.contended = true;
                 self.moving.extend(last.take());
@@ -518,6 +528,21 @@ impl Batch {
             }
         }
         self.moving.extend(last);
+    }
+
+    /// Leaves the first blocks, up to `most` bytes, and one block at least.
+    fn keep_first(&mut self, most: u64) {
+        let mut bytes = 0;
+        let mut fits = |staged: &Staged| {
+            let first = bytes == 0;
+            bytes += staged.place.map_or(0, |place| u64::from(place.units()) * UNIT);
+            first || bytes <= most
+        };
+        for moving in &mut self.moving {
+            let kept = moving.staged.iter().take_while(|staged| fits(staged)).count();
+            moving.staged.truncate(kept);
+        }
+        self.moving.retain(|moving| !moving.staged.is_empty());
     }
 }
 

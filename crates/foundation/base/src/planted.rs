@@ -173,6 +173,8 @@ pub enum Bug {
     ScrubLeavesUnread,
     /// A scrub passes over the parity of chunks that are being written to.
     ScrubPassesOver,
+    /// A block that was overwritten while destaging waited is written along with the lines that it was in.
+    ReplacedMovesAlong,
     /// A scrub does not wait for a disk that is late: what it holds counts as right when the others give it.
     ScrubAvoidsLate,
     /// A stream leaves out what was discarded since its base.
@@ -265,7 +267,7 @@ pub enum Bug {
 
 impl Bug {
     /// What has to be caught: by the simulator's suite, except for a few that a test of the crate they are planted in catches.
-    pub const ALL: [Bug; 103] = [
+    pub const ALL: [Bug; 104] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -344,6 +346,7 @@ impl Bug {
         Bug::FailureCountsAsRecorded,
         Bug::ScrubLeavesUnread,
         Bug::ScrubPassesOver,
+        Bug::ReplacedMovesAlong,
         Bug::ScrubAvoidsLate,
         Bug::ReservationNotHeld,
         Bug::SnapshotReservesNothing,
