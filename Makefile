@@ -1,4 +1,4 @@
-# Every target sets up what it needs (scripts/setup) and runs from a clean clone. docs/testing.md says what each one shows.
+# Every target sets up what it needs (scripts/setup) and runs from a clean clone. docs/development/testing.md says what each one shows.
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FOREBAY := $(TARGET)/release/forebay

@@ -1,6 +1,6 @@
-//! The browser interface: the files of `web/dist`, which the build has put into the program.
+//! The browser interface and, under `/docs`, the documentation: the files of `web/dist`, which the build has put into the program.
 //!
-//! They are for anybody, because they hold nothing but the interface. Names under `/assets` carry a hash of their content, so they are kept by browsers for ever; the rest is asked for again each time and
+//! They are for any client, because they hold nothing but the interface. Names under `/assets` carry a hash of their content, so they are kept by browsers for ever; the rest is asked for again each time and
 //! answered with 304 when it has not changed. A path without a dot is a place inside the interface and gives its first page. Nothing is looked up on a disk: a
 //! path is a key of a table, and one that is not in it is not found, whatever dots and slashes it has.
 
@@ -27,14 +27,17 @@ static TAGS: LazyLock<Vec<String>> =
     LazyLock::new(|| FILES.iter().map(|file| tag_of_bytes(file.bytes)).collect());
 
 const INDEX: &str = "index.html";
+/// The documentation, a site of its own (`web/docs`).
+const DOCS: &str = "docs/";
+const DOCS_INDEX: &str = "docs/index.html";
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
 
-/// What a page may do: load from here, and nothing from elsewhere; no inline scripts; in nobody's frame.
+/// What a page may do: load from here, and nothing from elsewhere; no inline scripts; in no frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
                       connect-src 'self'; font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
 
-/// Whether a path needs somebody who is known.
+/// Whether a path needs a known principal.
 pub fn is_api(path: &str) -> bool {
     ["/api", "/metrics"]
         .iter()
@@ -64,12 +67,16 @@ pub fn secure(headers: &mut HeaderMap, tls: bool) {
 pub fn answer(request: &Request) -> Response {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return Failure(
-            Problem::new(Code::MethodNotAllowed, format!("{} is not possible here", request.method()))
+            Problem::new(Code::MethodNotAllowed, format!("{} is not allowed here", request.method()))
                 .remedy("The API is under /api/v1."),
         )
         .into_response();
     }
     let path = request.uri().path().trim_start_matches('/');
+    if path == DOCS.trim_end_matches('/') {
+        // Pages name each other relative to where they are.
+        return (StatusCode::PERMANENT_REDIRECT, [(header::LOCATION, format!("/{DOCS}"))]).into_response();
+    }
     match find(path) {
         Some(at) => file(at, request.headers()),
         None => {
@@ -86,7 +93,10 @@ pub fn answer(request: &Request) -> Response {
 /// The file for a path without its first slash. Files have a dot in their last part; the rest are places inside the interface.
 fn find(path: &str) -> Option<usize> {
     let known = |path| FILES.binary_search_by(|file| file.path.cmp(path)).ok();
-    let is_place = !path.rsplit('/').next().unwrap_or_default().contains('.');
+    if path == DOCS {
+        return known(DOCS_INDEX);
+    }
+    let is_place = !path.rsplit('/').next().unwrap_or_default().contains('.') && !path.starts_with(DOCS);
     known(path).or_else(|| is_place.then(|| known(INDEX)).flatten())
 }
 
