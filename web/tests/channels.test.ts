@@ -51,7 +51,7 @@ describe("channels in words", () => {
   });
   it("does not call a datagram delivered", () => {
     expect(testedWords(hook.spec.delivery, { delivered: true })[0]).toBe("ok");
-    expect(testedWords(syslog.spec.delivery, { delivered: true })).toMatchObject(["info", expect.stringContaining("look at the receiver")]);
+    expect(testedWords(syslog.spec.delivery, { delivered: true })).toMatchObject(["info", expect.stringContaining("check the receiver")]);
     expect(testedWords(hook.spec.delivery, { delivered: false, failure: { at_unix_ms: 1, message: "refused", remedy: "look" } })).toEqual(["bad", "refused"]);
   });
 });
@@ -85,14 +85,14 @@ describe("the form of a channel", () => {
     expect(isKept(fresh({}), "password")).toBe(false);
   });
   it("says what is missing or wrong before it is sent", () => {
-    expect(refusalOf(draftOf())).toBe("Give it a name.");
-    expect(refusalOf(fresh({ host: "mail" }))).toBe("Write the sender's address.");
+    expect(refusalOf(draftOf())).toBe("Enter a name.");
+    expect(refusalOf(fresh({ host: "mail" }))).toBe("Enter the sender's address.");
     const good = fresh({ host: "mail", from: "a@b", to: "c@d, e@f\ng@h" });
     expect(refusalOf(good)).toBe("");
     expect(specOf(good).delivery).toMatchObject({ mail: { to: ["c@d", "e@f", "g@h"], port: null, login: null, ca_pem: null } });
     expect(refusalOf({ ...good, user: "nas" })).toBe("Enter the password.");
-    expect(refusalOf({ ...good, kinds: ["audit"] }), "audit lines go to syslog only").toBe("Choose a notice.");
-    expect(refusalOf({ ...good, isQuiet: true, days: [] })).toBe("Choose a day for the quiet hours.");
+    expect(refusalOf({ ...good, kinds: ["audit"] }), "audit lines go to syslog only").toBe("Choose at least one notice.");
+    expect(refusalOf({ ...good, isQuiet: true, days: [] })).toBe("Choose at least one day for the quiet hours.");
     expect(wrongOf({ ...good, port: "0", isQuiet: true, quietFrom: "24:00", quietTo: "late", kinds: ["heartbeat"], hours: "745" })).toMatchObject({ port: expect.any(String), quietFrom: expect.any(String), quietTo: expect.any(String), hours: expect.any(String) });
     expect(wrongOf({ ...good, port: "x", kind: "webhook", hours: "x", quietTo: "x" }), "what is not shown is not wrong").toEqual({});
   });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { bytes, byUnit, count, duration, durationArgument, etaSentence, every, latency, list, parseSize, percent, rate, relative, sizeArgument } from "../src/lib/format";
+import { bytes, byUnit, count, duration, durationArgument, etaSentence, every, latency, list, parseRate, parseSize, percent, rate, rateArgument, relative, sizeArgument } from "../src/lib/format";
 
 describe("numbers", () => {
   it("keeps every digit of small counts and three of great ones", () => {
@@ -35,6 +35,9 @@ describe("sizes that people type", () => {
   it.each([["100G", 100 * 2 ** 30], ["1.5 TiB", 1.5 * 2 ** 40], ["8k", 8192], ["4096", 4096], ["1,5m", 1.5 * 2 ** 20]] as const)("%s", (text, value) => expect(parseSize(text)).toBe(value));
   it.each(["", "G", "-1G", "0", "12X", "1 2", "1e3"])("refuses %j", (text) => expect(parseSize(text)).toBeNull());
   it("come back as the command line takes them", () => {
+    for (const text of ["50M", "1500M", "2G", "7"]) expect(rateArgument(parseRate(text) ?? 0)).toBe(text);
+    expect(parseRate("1.5 GB/s")).toBe(1.5e9);
+    for (const text of ["", "M", "-1M", "5MiB", "1T"]) expect(parseRate(text)).toBeNull();
     for (const text of ["100G", "8K", "1T", "1536M"]) expect(sizeArgument(parseSize(text) ?? 0)).toBe(text);
     expect(sizeArgument(4097)).toBe("4097");
     expect([0, 90, 3600, 604_800].map(durationArgument)).toEqual(["off", "90s", "1h", "7d"]);

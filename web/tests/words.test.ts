@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { command, quote } from "../src/lib/commands";
 import { verdict } from "../src/lib/verdict";
-import { causeWords, layoutsFor, layoutShare, layoutSurvives, levelWords, pathsOf, withPath } from "../src/lib/words";
+import { causeWords, layoutsFor, layoutShare, layoutSurvives, levelWords, pathsOf, taskBegun, taskTitle, withPath } from "../src/lib/words";
 
 describe("layouts", () => {
   it("recommends what survives, and never what the disks do not suffice for", () => {
@@ -41,20 +41,29 @@ describe("the sentence of the dashboard", () => {
     const alert = { id: "1", severity: "critical" as const, since_unix_ms: 0, object: { resource: "disks", name: "tank/3" }, cause: "Disk 3 of tank has failed.", impact: "One more would lose data.", action: "Replace it.", command: "forebay disk replace tank/3 DISK" };
     expect(verdict({ ...nothing, alerts: [alert, { ...alert, id: "2", severity: "warning" }, { ...alert, id: "3", severity: "info" }] })).toMatchObject({ tone: "bad", sentence: "Disk 3 of tank has failed.", command: alert.command, more: 1, action: { href: "#/hardware/tank" } });
   });
-  it("says which promise is broken, and by whom", () => {
+  it("says which service level is missed, and by whom", () => {
     const pools = [{ name: "tank", status: { state: "online", free_bytes: 1 }, conditions: [] }] as never;
-    expect(verdict({ ...nothing, pools, volumes: [{}] as never, broken: [{ volume: "tank/db", level: "gold", cause: { kind: "neighbour", object: "tank/bulk" } }] }).sentence).toBe("tank/db does not get what level gold promises: tank/bulk took the disks.");
+    expect(verdict({ ...nothing, pools, volumes: [{}] as never, broken: [{ volume: "tank/db", level: "gold", cause: { kind: "neighbour", object: "tank/bulk" } }] }).sentence).toBe("tank/db misses its service level gold: tank/bulk kept the disks busy.");
   });
   it("names a cause for each kind", () => {
-    for (const kind of ["neighbour", "own-work", "disk", "disks", "cache-miss", "itself"] as const) expect(causeWords({ kind, object: "x" })).not.toBe("");
+    for (const kind of ["neighbour", "background-work", "disk", "disks", "cache-miss", "own-demand"] as const) expect(causeWords({ kind, object: "x" })).not.toBe("");
     expect(causeWords(null)).toBe("");
   });
 });
 
 describe("levels", () => {
-  it("says what is promised and what is bounded", () => {
-    expect(levelWords({ class: "non-critical" }, String, String)).toBe("No promise and no bound");
-    expect(levelWords({ class: "mission-critical", floor_iops: 500, latency_us: 10_000, ceiling_iops: 1000 }, String, String)).toBe("Gets 500 requests/s whenever it asks; 99 of 100 requests within 10 ms; never more than 1000 requests/s");
+  it("says what is guaranteed and what is limited", () => {
+    expect(levelWords({ class: "non-critical" }, String, String)).toBe("No guarantee and no limit");
+    expect(levelWords({ class: "mission-critical", min_iops: 500, latency_us: 10_000, max_iops: 1000 }, String, String)).toBe("Minimum 500 IOPS; p99 ≤ 10 ms; limit 1000 IOPS");
+  });
+});
+
+describe("tasks", () => {
+  it("says what they do, and the code of those that it does not know", () => {
+    expect(["disk.replace", "pool.other"].map(taskTitle)).toEqual(["Replace disk", "pool.other"]);
+    expect(taskBegun({ name: "disk.replace", object: "tank/0" })).toBe("Replacing disk tank/0.");
+    expect(taskBegun({ name: "disk.offline", object: "tank/$1" })).toBe("Taking disk tank/$1 offline.");
+    expect(taskBegun({ name: "pool.other", object: "tank" })).toBe("Started: pool.other of tank.");
   });
 });
 

@@ -34,7 +34,7 @@ pub fn serve(options: ServeOptions) -> Result<(), Failure> {
     let mut appliance = Appliance::start(&options)?;
     let addresses = appliance.announce(&options)?;
     if let Some(link) = appliance.daemon.setup_link()? {
-        say(&format!("forebay: nobody can log in yet; make the first administrator at {link}"));
+        say(&format!("forebay: no user exists yet; create the first administrator at {link}"));
     }
     manager.ready(&appliance, &addresses);
     appliance.daemon.wait_for_signal();
@@ -121,7 +121,9 @@ impl Appliance {
         // Volumes are served also where the directory is full; whoever has to read that it is finds the daemon through its socket.
         if let Err(error) = self.dir.write(ADDRESSES, format!("{file}\n").as_bytes()) {
             let at = self.dir.file(ADDRESSES).display().to_string();
-            say(&format!("forebay: warning: {at} cannot be written: {error}. Make room there"));
+            say(&format!(
+                "forebay: warning: {at} cannot be written: {error}. Check that the directory is writable and has space"
+            ));
         }
         say(&format!("forebay: ready, {addresses}, socket {}", socket.display()));
         if let Some(warning) = warning {
@@ -129,7 +131,9 @@ impl Appliance {
         }
         if let Some((certificate, fingerprint)) = self.daemon.http_authority() {
             let certificate = certificate.display();
-            say(&format!("forebay: HTTPS goes by the authority in {certificate}, SHA-256 {fingerprint}"));
+            say(&format!(
+                "forebay: HTTPS certificates are signed by the authority in {certificate}, SHA-256 {fingerprint}"
+            ));
         }
         Ok(addresses)
     }
@@ -138,7 +142,8 @@ impl Appliance {
         let is_tls = options.nbd_tls.is_some();
         let config = NbdConfig { connections_max: self.descriptors.clients(), ..nbd_config(listen, options) };
         let start = NbdServer::start(self.cores.clone(), self.engine.clone(), config, self.events.sink());
-        let waiting = format!("{listen} is in use; waiting in case its owner was killed just now");
+        let waiting =
+            format!("{listen} is in use; waiting, because a process that was just killed may still hold it");
         let nbd = Arc::new(self.daemon.block_on_telling(start, &waiting).map_err(problem)?);
         self.daemon.attach_nbd(Arc::new(Desk(nbd.clone())));
         let listen = nbd.address().to_string();
@@ -265,13 +270,13 @@ pub fn memory_bytes(options: &ServeOptions) -> Result<u64, Failure> {
         (Some(wanted), Some(machine)) if wanted > machine => Err(Failure::new(
             Exit::Usage,
             format!("--memory is {} MiB, and the machine has {} MiB", wanted / MIB, machine / MIB),
-            "Give it less, or leave it away: then it is a quarter of the machine's",
+            "Give less, or omit --memory: the default is a quarter of the machine's memory",
         )),
         (Some(wanted), _) if wanted < MEMORY_BYTES_MIN => Err(Failure::new(
             Exit::Usage,
-            format!("--memory is {wanted} bytes, and the least is {} MiB", MEMORY_BYTES_MIN / MIB),
+            format!("--memory is {wanted} bytes, and the minimum is {} MiB", MEMORY_BYTES_MIN / MIB),
             format!(
-                "{}M or more, or leave it away: then it is a quarter of the machine's",
+                "{}M or more, or omit --memory: the default is a quarter of the machine's memory",
                 MEMORY_BYTES_MIN / MIB
             ),
         )),

@@ -21,7 +21,7 @@ pub fn run(paths: Vec<String>) -> Result<CheckReport, Failure> {
     let report = checked.map_err(|error| Failure::new(Exit::Failed, error.to_string(), ""))??;
     let mut findings = report.problems;
     if report.problems_unlisted > 0 {
-        findings.push(format!("{} more that are not listed", report.problems_unlisted));
+        findings.push(format!("{} more errors, not listed", report.problems_unlisted));
     }
     let pool = report.pool.map(|id| id.to_string()).unwrap_or_default();
     Ok(CheckReport {
@@ -56,7 +56,7 @@ async fn hold(rt: &Rt, paths: &[String]) -> Result<Vec<Disk>, Failure> {
                     continue;
                 }
                 Err(OpenError::InUse(by)) => {
-                    let detail = format!("{by}, and a pool can be checked only while nobody uses it");
+                    let detail = format!("{by}, and a pool can only be checked while it is not in use");
                     let remedy =
                         "Export the pool with `forebay pool export NAME`, or stop the daemon that has it.";
                     return Err(Failure::new(Exit::Conflict, detail, remedy).object(path.as_str()));

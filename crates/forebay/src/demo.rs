@@ -59,11 +59,11 @@ pub fn run(mut options: ServeOptions) -> Result<(), Failure> {
     let mut appliance = Appliance::start(&options)?;
     set_up(&appliance)?;
     let addresses = appliance.announce(&options)?;
-    moved.iter().for_each(|usual| say(&format!("forebay: {usual} is in use; another port is taken instead")));
+    moved.iter().for_each(|usual| say(&format!("forebay: {usual} is in use; using another port")));
     say(&guide(&program(), &options.data.display().to_string(), &addresses));
     match appliance.daemon.setup_link()? {
         Some(link) => {
-            say(&format!("\nOpen this link in a browser and make the first administrator:\n\n  {link}\n"))
+            say(&format!("\nOpen this link in a browser and create the first administrator:\n\n  {link}\n"))
         }
         None => say(&format!("\nOpen it in a browser:\n\n  {}\n", addresses.http_url)),
     }
@@ -165,7 +165,7 @@ fn make_disks(directory: &Path) -> Result<Vec<String>, Failure> {
     let failed = |path: &Path, error: io::Error| {
         Failure::new(
             Exit::Failed,
-            format!("the demonstration's disk cannot be made: {error}"),
+            format!("the demonstration's disk cannot be created: {error}"),
             "Choose a directory on a local file system with --data DIR.",
         )
         .object(path.display().to_string())
@@ -210,26 +210,26 @@ Use {POOL}/files with any NBD client:
     let target = target_name(POOL);
     format!(
         "
-A mirrored pool on four files, with five clients whose every read is verified. Look at it with a browser, or from another terminal:
+A mirrored pool on four files is in use by five clients, which verify every read. See it in a browser, or from another terminal:
 
   {command} pool status            the pool, its groups and disks
-  {command} volume list            the volumes; {POOL}/files is yours
-  {command} event list --follow    what happens, as it happens
+  {command} volume list            the volumes; {POOL}/files is for you
+  {command} event list --follow    events, as they happen
   {command} volume create {POOL}/mine --size 10G
 {over_nbd}
 Use {POOL}/files over iSCSI, as host {HOST}:
 
-  {command} host show {HOST}       its initiator names, and what it sees
+  {command} host show {HOST}       its initiator names and volumes
   iscsi-ls -s iscsi://{portal}
   qemu-img info iscsi://{portal}/{target}/0
 
-or with open-iscsi, whose name is in /etc/iscsi/initiatorname.iscsi:
+Or with open-iscsi; its initiator name is in /etc/iscsi/initiatorname.iscsi:
 
   {command} host create mine --iqn NAME
   {command} volume create {POOL}/lun --size 10G --host mine
   iscsiadm -m discovery -t sendtargets -p {portal} --login
 
-Pull the plug (kill -9 {pid}) and start it again: everything acknowledged is there. Ctrl-C stops it.",
+Kill it (kill -9 {pid}) and start it again: every acknowledged write is still there. Ctrl-C stops it.",
         pid = std::process::id(),
     )
 }

@@ -41,8 +41,8 @@ impl Descriptors {
     pub fn shortage(&self) -> Option<String> {
         (self.limit < WANTED).then(|| {
             format!(
-                "only {} files may be open, so NBD and iSCSI admit {} clients each, {} of them from one address, instead of \
-                 {CONNECTIONS_MAX} and {}. Raise the limit to {WANTED} before the start: LimitNOFILE= of the service, or \
+                "the limit is {} open files, so NBD and iSCSI admit {} clients each, {} of them from one address, instead of \
+                 {CONNECTIONS_MAX} and {}. Raise the limit to {WANTED} and restart: LimitNOFILE= of the service, or \
                  ulimit -n",
                 self.limit,
                 self.clients(),

@@ -49,7 +49,7 @@ fn same_addresses(options: &ServeOptions) -> Vec<Finding> {
         let (key, other) = if is_default(key) { (*other, key) } else { (key, *other) };
         findings.push(Finding {
             key: key.into(),
-            problem: format!("`{listen}` is an address of `{other}`, too"),
+            problem: format!("`{listen}` is the address of `{other}`, too"),
             allowed: "an address and port at which nothing else listens".into(),
         });
     }

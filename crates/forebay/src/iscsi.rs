@@ -33,8 +33,10 @@ pub fn start(
     let config = IscsiConfig { portals, chap_minimum, connections_max };
     let access = Arc::new(Doorman(daemon.access()));
     let starting = IscsiServer::start(cores, engine, access, config, events.sink());
-    let waiting =
-        format!("{} is in use; waiting in case its owner was killed just now", addresses.join(", "));
+    let waiting = format!(
+        "{} is in use; waiting, because a process that was just killed may still hold it",
+        addresses.join(", ")
+    );
     let server = Arc::new(daemon.block_on_telling(starting, &waiting).map_err(problem)?);
     let (access, events) = (daemon.access(), events.clone());
     let desk = Desk { server: server.clone(), access, events, warned: Mutex::default() };
@@ -110,8 +112,8 @@ impl Desk {
             count => format!(" and {} others", count - 1),
         };
         let message = format!(
-            "host {first}{others} may log in by the initiator name alone, and iSCSI listens on {}: every machine that \
-             reaches this address and knows the name can read and overwrite the host's volumes; give hosts a secret with \
+            "host {first}{others} can log in with the initiator name alone, and iSCSI listens on {}. Every machine that \
+             reaches this address and knows the name can read and overwrite the host's volumes. Give hosts a secret: \
              'forebay host set {first} --chap USER'",
             portals.join(", ")
         );

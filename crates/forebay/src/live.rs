@@ -35,8 +35,13 @@ pub fn run(
 fn check(options: &ValidateRun, configuration: &Configuration) -> Result<(), Failure> {
     let fails = |case: &&Case| case.pools.iter().any(|pool| pool.fails.is_some());
     if let Some(case) = configuration.cases.iter().find(fails) {
-        let remedy = "Run it with --model only, or without `fails`: a running pool's disks are left alone";
-        return Err(Failure::new(Exit::Usage, "a disk would have to fail", remedy).object(&case.name));
+        let remedy = "Run it with --model only, or without `fails`";
+        return Err(Failure::new(
+            Exit::Usage,
+            "the case has a disk that fails, which is not possible on a pool in use",
+            remedy,
+        )
+        .object(&case.name));
     }
     let is_long = |workload: &str| {
         let client = configuration.client(workload).expect("the configuration was checked");
@@ -48,7 +53,7 @@ fn check(options: &ValidateRun, configuration: &Configuration) -> Result<(), Fai
         && let Some(workload) = workloads.find(|workload| is_long(workload))
     {
         let detail = format!("its requests are longer than {} MiB", REQUEST_BYTES_MAX / MIB);
-        return Err(Failure::new(Exit::Usage, detail, "Ask over NBD").object(workload));
+        return Err(Failure::new(Exit::Usage, detail, "Use NBD instead").object(workload));
     }
     Ok(())
 }
@@ -68,11 +73,15 @@ fn live(
             let name = format!("iqn.2026-11.io.forebay.validate:{}", std::process::id());
             scratch.host(&name)?;
             let door = Door::Iscsi(Initiator { portal: portal.clone(), name });
-            (door, "iSCSI", "Give with --iscsi the portal of `forebay serve`, and see `forebay event list`")
+            (
+                door,
+                "iSCSI",
+                "Give the iSCSI portal of `forebay serve` with --iscsi, and see `forebay event list`",
+            )
         }
         None => {
             let door = Door::Nbd(options.nbd.clone());
-            (door, "NBD", "Give --nbd where `forebay serve` listens, and see `forebay event list`")
+            (door, "NBD", "Give the NBD address of `forebay serve` with --nbd, and see `forebay event list`")
         }
     };
     let mut clients = Vec::new();

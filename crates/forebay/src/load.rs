@@ -113,7 +113,7 @@ impl Load {
     pub fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         if self.ended.recv_timeout(STOP_MAX) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("forebay: the demonstration's load hangs; stopping without it");
+            eprintln!("forebay: the demonstration's load does not stop; the daemon stops without it");
         }
     }
 }
@@ -233,7 +233,7 @@ impl Pieces {
         let generation = u64::from_le_bytes(found[..8].try_into().expect("eight bytes"));
         match self.known.get(&piece) {
             Some(&expected) if expected != generation => {
-                return Err(format!("piece {piece} has generation {generation}, {expected} was written"));
+                return Err(format!("piece {piece} has generation {generation} instead of {expected}"));
             }
             // Never written.
             None if found.iter().all(|&byte| byte == 0) => return Ok(()),
@@ -241,7 +241,7 @@ impl Pieces {
         }
         match self.content(piece, generation, found.len()) == found {
             true => Ok(()),
-            false => Err(format!("piece {piece} of generation {generation} is not what was written")),
+            false => Err(format!("piece {piece} of generation {generation} does not match the written data")),
         }
     }
 }

@@ -12,6 +12,7 @@ mod live;
 mod load;
 mod model;
 mod notify;
+mod progress;
 mod validate;
 
 use std::process::ExitCode;

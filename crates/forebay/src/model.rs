@@ -9,19 +9,21 @@ pub fn model(options: DiskModel, json: bool) -> Result<Exit, Failure> {
         let (exit, detail, remedy) = match refused {
             Refused::NotEmpty => (
                 Exit::Unsafe,
-                "something may be there, and writing would destroy it".to_string(),
-                "Give an empty file (truncate -s 1G PATH), leave --write away, or say --yes if nothing there is needed",
+                "it may hold data, which writing would destroy".to_string(),
+                "Give an empty file (truncate -s 1G PATH), omit --write, or add --yes if the data is not needed",
             ),
             Refused::OnlyHoles => (
                 Exit::Usage,
-                "the file was never written: reading it would not ask the device".to_string(),
-                "Give --write, which fills its first 512 MiB and measures writes, too",
+                "the file was never written, so reads of it would not reach the device".to_string(),
+                "Add --write, which fills its first 512 MiB and also measures writes",
             ),
-            Refused::TooSmall(bytes) => {
-                (Exit::Usage, format!("{bytes} bytes are too few"), "Give a device or file of 16 MiB or more")
-            }
+            Refused::TooSmall(bytes) => (
+                Exit::Usage,
+                format!("{bytes} bytes are too small"),
+                "Give a device or file of 16 MiB or more",
+            ),
             Refused::Failed(error) => {
-                (Exit::Failed, error, "Give a block device or a file that no pool uses and that you may open")
+                (Exit::Failed, error, "Give a block device or file that no pool uses and that you may open")
             }
         };
         Failure::new(exit, detail, remedy).object(&path)

@@ -61,7 +61,7 @@ impl Manager {
     /// No more clients are served.
     pub fn stopping(&self) {
         self.stopping.store(true, Ordering::Relaxed);
-        self.tell("STOPPING=1\nSTATUS=Ending requests and closing pools");
+        self.tell("STOPPING=1\nSTATUS=Finishing requests and closing pools");
     }
 
     fn tell(&self, what: &str) {
@@ -74,7 +74,7 @@ impl Manager {
 /// A manager that does not listen is no reason to stop serving.
 fn say(socket: &UnixDatagram, what: &str) {
     if let Err(error) = socket.send(what.as_bytes()) {
-        eprintln!("forebay: the service manager did not take a notice: {error}");
+        eprintln!("forebay: a notice to the service manager failed: {error}");
     }
 }
 
@@ -98,7 +98,9 @@ fn watch(socket: &UnixDatagram, time: Duration, cores: &Cores, api: &Path, stopp
         };
         match &silent {
             None => say(socket, "WATCHDOG=1"),
-            Some(who) if !was_silent => eprintln!("forebay: {who}; the watchdog is not answered meanwhile"),
+            Some(who) if !was_silent => {
+                eprintln!("forebay: {who}; the watchdog gets no answer until this ends")
+            }
             Some(_) => {}
         }
         was_silent = silent.is_some();
@@ -125,7 +127,7 @@ fn silent_core(cores: &Cores, patience: Duration) -> Option<String> {
         }
     }
     let core = silent.iter().position(|&silent| silent)?;
-    Some(format!("core {core} has done nothing for {} ms", patience.as_millis()))
+    Some(format!("core {core} has not responded for {} ms", patience.as_millis()))
 }
 
 /// Why the API counts as silent.

@@ -1,6 +1,7 @@
 //! `forebay validate`: reference architectures on modelled disks.
 
 use crate::live;
+use crate::progress::progress;
 use forebay_cli::{Connect, Exit, Failure, Validate, ValidateRun, ValidateSize};
 use forebay_reference::{Configuration, Report, html, references};
 use forebay_sizing::{Answer, Catalogue, Options, Wanted, search};
@@ -30,7 +31,7 @@ fn list(json: bool) -> Result<Exit, Failure> {
         return Ok(Exit::Ok);
     }
     for Configuration { name, title, source, cases, .. } in references() {
-        println!("{name}  {title}\n   {} cases after {source}", cases.len());
+        println!("{name}  {title}\n   {} cases from {source}", cases.len());
     }
     Ok(Exit::Ok)
 }
@@ -69,7 +70,7 @@ fn is_trace(path: &Path) -> bool {
 fn traced(path: &Path) -> Result<(Workload, Recorded), Failure> {
     let recorded = read_at_most(path, TRACE_BYTES_MAX).and_then(|text| Recorded::parse(&text));
     let recorded = recorded.map_err(|error| {
-        let remedy = "Take it again with `forebay volume trace VOLUME`";
+        let remedy = "Record it again with `forebay volume trace VOLUME`";
         Failure::new(Exit::Usage, error, remedy).object(path.display().to_string())
     })?;
     let requests = &recorded.requests;
@@ -92,7 +93,7 @@ fn traced(path: &Path) -> Result<(Workload, Recorded), Failure> {
 
 fn write(path: &Path, text: String) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| {
-        let remedy = "Give a path that can be written";
+        let remedy = "Give a path that this user can write";
         Failure::new(Exit::Failed, format!("cannot be written: {error}"), remedy)
             .object(path.display().to_string())
     })
@@ -108,18 +109,20 @@ fn import(path: &Path, json: bool) -> Result<Exit, Failure> {
         let table = toml::to_string(&workload).expect("every part of it can be written");
         let Recorded { requests, others, lost, longest_us, mean_us, block_bytes, .. } = &recorded;
         println!(
-            "# {} reads and writes in {} s, {others} others, {lost} missing; then they took {:.3} ms on average and {:.3} at most.",
+            "# {} reads and writes in {} s, {others} other requests, {lost} missing; recorded latency {:.3} ms on average, {:.3} ms at most.",
             requests.len(),
             recorded.seconds(),
             mean_us / 1e3,
             *longest_us as f64 / 1e3
         );
-        println!("# block-kib, read-percent and access say what they are like; asked is what the file has.");
+        println!(
+            "# block-kib, read-percent and access describe the requests; the requests themselves come from the trace file."
+        );
         println!("[[workload]]\n{table}volume-block-kib = {}\n", block_bytes >> 10);
         return Ok(Exit::Ok);
     }
     let workloads = fio::workloads(&read(path)?).map_err(|error| {
-        let remedy = "Leave the option out if it does not matter, or describe the workload by hand (docs/validation.md)";
+        let remedy = "Omit the option if it does not matter, or describe the workload by hand (docs/how-to/validation.md)";
         Failure::new(Exit::Usage, error.to_string(), remedy).object(path.display().to_string())
     })?;
     if json {
@@ -135,15 +138,20 @@ fn import(path: &Path, json: bool) -> Result<Exit, Failure> {
 
 fn size(options: &ValidateSize, json: bool) -> Result<Exit, Failure> {
     let wrong = |path: &Path, detail: String| {
-        let remedy = "Correct the file; docs/validation.md has an example of each";
+        let remedy = "Correct the file; docs/how-to/validation.md has an example of each";
         Failure::new(Exit::Usage, detail, remedy).object(path.display().to_string())
     };
     let ValidateSize { workloads, catalogue, seed, runs, configuration } = options;
     let mut wanted = Wanted::parse(&read(workloads)?).map_err(|mistake| wrong(workloads, mistake.0))?;
     wanted.read_traces(beside(workloads)).map_err(|mistake| wrong(workloads, mistake.0))?;
     let offered = Catalogue::parse(&read(catalogue)?).map_err(|mistake| wrong(catalogue, mistake.0))?;
-    let answer: Answer = search(&wanted, &offered, Options { seed: *seed, runs_max: *runs as usize })
-        .map_err(|error| wrong(workloads, error))?;
+    let answer: Answer = search(
+        &wanted,
+        &offered,
+        Options { seed: *seed, runs_max: *runs as usize },
+        &progress("layouts tried, at most", false),
+    )
+    .map_err(|error| wrong(workloads, error))?;
     match json {
         true => println!("{}", serde_json::json!(answer)),
         false => print!("{}", answer.text()),
@@ -162,11 +170,14 @@ fn configurations(name: &str) -> Result<Vec<Configuration>, Failure> {
         let mut configuration = Configuration::parse(&text).map_err(|mistake| {
             failed(
                 mistake.to_string(),
-                "Correct the file; `forebay validate list --json` shows the keys of one that is right",
+                "Correct the file; `forebay validate list --json` shows valid configurations",
             )
         })?;
         configuration.read_traces(beside(Path::new(name))).map_err(|mistake| {
-            failed(mistake.to_string(), "Give the path of what `forebay volume trace VOLUME` has written")
+            failed(
+                mistake.to_string(),
+                "Give the path of a trace that `forebay volume trace VOLUME` has written",
+            )
         })?;
         return Ok(vec![configuration]);
     }
@@ -174,8 +185,7 @@ fn configurations(name: &str) -> Result<Vec<Configuration>, Failure> {
     all.retain(|reference| name == "all" || reference.name.eq_ignore_ascii_case(name));
     match all.is_empty() {
         true => {
-            let remedy =
-                "`forebay validate list` shows those that there are; a file's name has a dot or a slash";
+            let remedy = "`forebay validate list` lists them. The name of a file needs a dot or a slash";
             Err(Failure::new(Exit::NotFound, "there is no such reference architecture", remedy).object(name))
         }
         false => Ok(all),
@@ -207,11 +217,12 @@ fn chosen(options: &ValidateRun) -> Result<Vec<Configuration>, Failure> {
 
 /// Runs the model.
 pub fn make(options: &ValidateRun, configurations: Vec<Configuration>) -> Result<Vec<Report>, Failure> {
-    Report::make_all(configurations, options.seed, options.seeds).map_err(|error| {
-        let remedy =
-            "This is a mistake of Forebay's or of the configuration; `--seed` tries another course of events";
-        Failure::new(Exit::Failed, error, remedy).object(&options.name)
-    })
+    Report::make_all(configurations, options.seed, options.seeds, &progress("runs complete", true)).map_err(
+        |error| {
+            let remedy = "This is an error in Forebay or in the configuration. Another `--seed` may avoid it";
+            Failure::new(Exit::Failed, error, remedy).object(&options.name)
+        },
+    )
 }
 
 fn run(options: ValidateRun, json: bool, connect: Connect) -> Result<Exit, Failure> {

@@ -1,11 +1,11 @@
-"""docs/openapi.json as the tests need it: one entry for each operation, with its role."""
+"""docs/reference/openapi.json as the tests need it: one entry for each operation, with its role."""
 
 import json
 import re
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
-DOCUMENT = HERE.parent.parent / "docs" / "openapi.json"
+DOCUMENT = HERE.parent.parent / "docs" / "reference" / "openapi.json"
 # From the least to the most; `anybody` needs not even to be known.
 ROLES = ["anybody", "viewer", "operator", "admin"]
 TOKEN_ROLES = ROLES[1:]
@@ -14,7 +14,7 @@ TOKEN_ROLES = ROLES[1:]
 class Operation:
     def __init__(self, method, path, raw):
         self.method, self.path, self.id = method.upper(), path, raw["operationId"]
-        said = re.fullmatch(r"Role: (viewer|operator|admin)\.|For anybody\.", raw["description"])
+        said = re.fullmatch(r"Role: (viewer|operator|admin)\.|No login needed\.", raw["description"])
         if said is None:
             raise ValueError(f"the document does not say which role {self.id} needs: {raw['description']!r}")
         self.role = said.group(1) or "anybody"

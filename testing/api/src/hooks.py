@@ -30,7 +30,7 @@ DONE = set()
 # Operations that did what they were asked for, once at least.
 REACHED = set()
 TRIED = Counter()
-# `code` of problems by status, as docs/api.md has it.
+# `code` of problems by status, as docs/reference/api.md has it.
 CODES = {
     400: {"invalid"}, 401: {"unauthenticated"}, 403: {"forbidden"}, 404: {"not_found"}, 405: {"method_not_allowed"}, 408: {"timeout"},
     409: {"conflict", "unsafe"}, 412: {"precondition_failed"}, 413: {"too_large"}, 415: {"unsupported_media_type"}, 422: {"key_reused"},

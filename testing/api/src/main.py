@@ -119,7 +119,7 @@ def with_daemon(given, title, body):
 def who_may_call_what(given, count, daemon, disks, tokens):
     served = daemon.owner.call("GET", "/api/v1/openapi.json")
     same = served == json.loads(DOCUMENT.read_text())
-    count.say("the daemon's document is docs/openapi.json", None if same else "they differ: the program is of another version, or the document was not made again")
+    count.say("the daemon's document is docs/reference/openapi.json", None if same else "they differ: the program is of another version, or the document was not made again")
     for name, wrong in access.table(daemon.address, tokens):
         count.say(name, wrong, f"testing/api/run --server {given.server} (the table is always whole)")
 

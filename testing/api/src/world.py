@@ -40,7 +40,7 @@ NAMES = {
     "tasks": [],
     "mappings": [],
     "moves": ["tank/one"],
-    "receptions": ["tank/one"],
+    "receives": ["tank/one"],
     "sessions": [],
 }
 LOOKED_UP = ["tasks", "mappings"]
@@ -64,9 +64,9 @@ def bodies(disks):
         "HostGroupCreate": {"name": "another", "hosts": ["esx2"]},
         "HostGroupSet": {"hosts": ["esx1", "esx2"]},
         "HostCreate": {"name": "esx9", "initiators": [f"{IQN}:esx9"], "chap": {"user": "esx9", "secret": "a-long-secret-9"}},
-        "HostSet": {"initiators": [f"{IQN}:esx1"], "ceiling_iops": 1000},
-        "LevelCreate": {"name": "silver", "class": "non-critical", "ceiling_iops": 500, "burst_seconds": 5},
-        "LevelSet": {"ceiling_iops": 900},
+        "HostSet": {"initiators": [f"{IQN}:esx1"], "max_iops": 1000},
+        "LevelCreate": {"name": "silver", "class": "non-critical", "max_iops": 500, "burst_seconds": 5},
+        "LevelSet": {"max_iops": 900},
         "LoginCreate": {"name": "login", "password": "correct horse battery"},
         "MappingCreate": {"volume": "tank/two", "host": "esx2", "lun": 7},
         "MoveKeep": {"name": "tank/kept"},
@@ -127,7 +127,7 @@ class World:
             self.free_initiator(f"{IQN}:{host}", host)
             need("hosts", host, {"initiators": [f"{IQN}:{host}"]})
         need("host-groups", "cluster", {"hosts": []})
-        need("levels", "gold", {"class": "mission-critical", "ceiling_iops": 1000, "burst_seconds": 2})
+        need("levels", "gold", {"class": "mission-critical", "max_iops": 1000, "burst_seconds": 2})
         for project in NAMES["projects"]:
             need("projects", project, {})
         for volume in NAMES["volumes"]:

@@ -187,7 +187,7 @@ impl Bench {
         let (floor, goal) = (rate.to_string(), format!("{}ms", GOAL.as_millis()));
         let most = ["--class", "mission-critical"];
         server.cli(
-            &[&["level", "create", PROMISED, "--floor-iops", &floor, "--latency", &goal], &most[..]].concat(),
+            &[&["level", "create", PROMISED, "--min-iops", &floor, "--latency", &goal], &most[..]].concat(),
         )?;
         server.cli(&[&["level", "create", MOST], &most[..]].concat())?;
         server.cli(&["level", "create", LEAST, "--class", "non-critical"])?;

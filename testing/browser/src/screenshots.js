@@ -34,7 +34,7 @@ try {
   await daemon.start("demo");
   await daemon.password(ADMIN.name, "admin", ADMIN.password);
   for (const [name, size] of WORK) await daemon.command("volume", "create", name, "--size", size).catch(() => {});
-  await daemon.command("level", "create", "office", "--floor-iops", "200", "--latency", "50ms");
+  await daemon.command("level", "create", "office", "--min-iops", "200", "--latency", "50ms");
   await daemon.command("volume", "set", "demo/mail", "--level", "office");
   for (const [name, , from, load] of WORK) {
     const client = await Client.connect({ ...daemon.nbd, from, name });

@@ -48,7 +48,7 @@ pub fn one_disk(binary: &Path, directory: &Directory) -> Outcome<String> {
         })?;
         took = begun.elapsed();
         match server.cli(&["disk", "online", "e2e/1"]) {
-            Err(error) if error.contains("still with the disk") => {}
+            Err(error) if error.contains("still owes answers") => {}
             other => return Err(format!("a disk that owes answers was brought back: {other:?}")),
         }
         fuse.signal(libc::SIGCONT);
@@ -57,7 +57,7 @@ pub fn one_disk(binary: &Path, directory: &Directory) -> Outcome<String> {
     .context("fio while a disk hangs")?;
     until("the disk has what it missed", BACK, || {
         let status = status(&server)?["items"][0]["status"].clone();
-        Ok(status["state"] == "online" && status.get("healing").is_none())
+        Ok(status["state"] == "online" && status.get("rebuild").is_none())
     })?;
     during(fio(&uri, directory, "verify"), || Ok(())).context("fio after the disk came back")?;
     let found = scrub(&server)?;

@@ -1,21 +1,22 @@
 //! Events and the page that explains them name the same codes: whoever gets one finds out what it means and what to do.
 //!
 //! A code counts as told where it follows a severity (`Severity::Error, "disk.failed"`) or who did it (`&who, "volume.created"`) in the
-//! source, above its tests; the page's table is the one in `docs/operating.md` behind `<!-- table: events -->`. A code of the table that
+//! source, above its tests; the page's table is the one in `docs/reference/events.md` behind `<!-- table: events -->`. A code of the table that
 //! is told in another way only has to stand in the source at all.
 
 use crate::Breach;
+use crate::text::Kind;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-const PAGE: &str = "docs/operating.md";
+const PAGE: &str = "docs/reference/events.md";
 const TABLE: &str = "<!-- table: events -->";
 
 pub fn check(root: &Path) -> Vec<Breach> {
     let mut sources = String::new();
     let mut told = BTreeMap::new();
-    for path in crate::text::rust_files(root, "crates") {
+    for path in crate::text::files(root, "crates", Kind::Rust) {
         let Ok(text) = fs::read_to_string(root.join(&path)) else { continue };
         for code in codes(&text) {
             told.entry(code.to_string()).or_insert_with(|| path.display().to_string());

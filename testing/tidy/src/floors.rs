@@ -1,6 +1,6 @@
 //! Who may import whom: the floors of the house, and the order of the rooms on each.
 //!
-//! A crate imports only from earlier crates of its own floor or from floors below (docs/architecture.md); tests
+//! A crate imports only from earlier crates of its own floor or from floors below (docs/explanation/architecture.md); tests
 //! keep to it too, because a test that needs what lies above is a test of what lies above. `testing/` may import
 //! everything and is imported by nothing outside it. The data path (below `management`) stays free of tokio, HTTP and
 //! serde_json, directly and through others, so that it runs unchanged on the simulator's executor.

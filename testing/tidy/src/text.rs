@@ -113,17 +113,19 @@ pub fn check(root: &Path) -> Vec<Breach> {
     breaches
 }
 
-/// The Rust files below a directory of the tree, in order.
-pub fn rust_files(root: &Path, below: &str) -> Vec<PathBuf> {
+/// The files of a kind below a directory of the tree, in order; none where there is no such directory.
+pub fn files(root: &Path, below: &str, kind: Kind) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    walk(root, Path::new(below), &mut files);
-    files.retain(|path| Kind::of(path) == Kind::Rust);
+    if root.join(below).exists() {
+        walk(root, Path::new(below), &mut files);
+    }
+    files.retain(|path| Kind::of(path) == kind);
     files.sort();
     files
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
     Rust,
     /// Scripts and the browser's code.
     Script,

@@ -218,7 +218,7 @@ fn an_event_that_no_page_explains_and_one_that_nothing_tells() {
     let tree = Tree::tidy();
     let page = |rows: &str| {
         tree.write(
-            "docs/operating.md",
+            "docs/reference/events.md",
             &format!("# A\n\n<!-- table: events -->\n| code |\n|---|\n{rows}\n| `x.y` |\n"),
         )
     };
@@ -230,5 +230,45 @@ fn an_event_that_no_page_explains_and_one_that_nothing_tells() {
     page("| `disk.gone` | what it means |\n\nelsewhere");
     assert_eq!(tree.breaches(), []);
     page("| `disk.gone` | what it means |\n| `disk.back` | never told |\n\nelsewhere");
-    tree.expect("event", "docs/operating.md");
+    tree.expect("event", "docs/reference/events.md");
+}
+
+/// Each place where a person reads, and next to it those where nobody does.
+#[test]
+fn a_term_that_no_text_uses() {
+    let begin = || {
+        let tree = Tree::tidy();
+        tree.write(
+            "docs/development/words.md",
+            "# Words\n\n<!-- table: vocabulary -->\n| Not | Say |\n|---|---|\n| ceiling* | limit |\n| of late | recently |\n\nof late\n",
+        );
+        tree
+    };
+    let tree = begin();
+    tree.write(
+        "crates/service/nbd/src/lib.rs",
+        "//! Of late.\n/// Of late.\nfn f(ceiling: u8) { g(\"a limit\", b'x', 'y'); x.expect(\"of late\"); assert!(y, \"of late\"); }\n\
+         #[cfg(test)]\nmod tests { fn f() { g(\"of late\"); } }\n",
+    );
+    tree.write("crates/service/nbd/tests/a.rs", "//! A.\nfn f() { g(\"of late\"); }\n");
+    tree.write("docs/tutorials/a.md", "# A\n\n`of late`\n\n```\nof late\n```\n\n[a](../a.md) glass ceilin\n");
+    tree.write("web/src/a.ts", "// of late\nimport a from \"of late\";\nconst ceiling = \"a limit\";\n");
+    assert_eq!(tree.breaches(), []);
+    for (path, text) in [
+        ("crates/service/nbd/src/lib.rs", "//! A.\nfn f() { g(\"it failed of \\\n    Late\"); }\n"),
+        ("crates/service/nbd/src/lib.rs", "//! A.\n#[error(\"it has two ceilings\")]\nstruct E;\n"),
+        ("crates/service/nbd/src/lib.rs", "//! A.\n#[cfg(test)]\nmod tests {}\nfn f() { g(\"of late\"); }\n"),
+        ("crates/management/api/src/lib.rs", "//! A.\n/// Errors of late.\npub struct S;\n"),
+        ("web/src/a.ts", "const text = \"Errors of late\";\n"),
+        ("web/src/a.svelte", "<p>Errors of late</p>\n"),
+        ("web/src/a.svelte", "<th>Ceiling</th>\n"),
+        ("crates/service/nbd/src/lib.rs", "//! A.\nfn f() { g(r#\"of late\"#); }\n"),
+        ("docs/tutorials/a.md", "# A\n\nErrors of\nlate\n"),
+        ("docs/tutorials/a.md", "# A\n\nErrors of\tlate\n"),
+        ("README.md", "# A page\n\n## With a heading\n\nThe ceiling.\n"),
+    ] {
+        let tree = begin();
+        tree.write(path, text);
+        tree.expect("vocabulary", path);
+    }
 }

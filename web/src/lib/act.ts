@@ -3,6 +3,7 @@
 import { finished, type Schemas } from "./api";
 import { tasks } from "./resources.svelte";
 import { toasts } from "./toasts.svelte";
+import { taskBegun } from "./words";
 
 function isTask(answer: unknown): answer is Schemas["Task"] {
   return typeof answer === "object" && answer !== null && "cancellable" in answer && "state" in answer;
@@ -20,7 +21,7 @@ export async function act<T>(doing: Promise<T>, done: string, refresh: readonly 
   };
   if (isTask(answer)) {
     void tasks.refresh();
-    toasts.say(begun || `Begun: ${answer.name} of ${answer.object}.`, "info");
+    toasts.say(begun || taskBegun(answer), "info");
     finished(answer)
       .then((task) => {
         if (task.state === "succeeded") toasts.say(done);

@@ -35,7 +35,7 @@ export class Trouble extends Error {
 export function troubleOf(error: unknown): Problem {
   if (error instanceof Trouble) return error.problem;
   const detail = error instanceof Error ? error.message : String(error);
-  return { code: "internal", detail, status: 0, title: "Error", remedy: "Load the page again." };
+  return { code: "internal", detail, status: 0, title: "Error", remedy: "Reload the page." };
 }
 
 /** What the session says about itself; changes send it back. */
@@ -104,7 +104,7 @@ async function send(method: Method, path: string, options: Loose): Promise<unkno
       status: 0,
       title: "No answer",
       detail: "The appliance does not answer.",
-      remedy: "Look whether it runs and whether the network is there. This page tries again by itself.",
+      remedy: "Check that it runs and that the network works. This page retries automatically.",
     });
   }
   const type = response.headers.get("content-type") ?? "";
@@ -117,7 +117,7 @@ async function send(method: Method, path: string, options: Loose): Promise<unkno
   else tell("answered");
   const problem: Problem = isProblem(answer)
     ? answer
-    : { code: "internal", status: response.status, title: response.statusText, detail: `The answer was ${response.status} ${response.statusText}.` };
+    : { code: "internal", status: response.status, title: response.statusText, detail: `The appliance answered ${response.status} ${response.statusText}.` };
   if (response.status === 401 && path !== "/api/v1/login") tell("unauthenticated");
   throw new Trouble(problem);
 }

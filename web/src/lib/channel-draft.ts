@@ -115,11 +115,11 @@ const isHours = (text: string): boolean => /^\d+$/.test(text.trim()) && Number(t
 export function wrongOf(draft: Draft): Partial<Record<"port" | "hours" | "quietFrom" | "quietTo" | "to", string>> {
   const from = minuteOf(draft.quietFrom);
   return {
-    ...(draft.kind === "webhook" || isPort(draft.port) ? {} : { port: "A number from 1 to 65535, or nothing." }),
-    ...(draft.kinds.includes("heartbeat") && !isHours(draft.hours) ? { hours: "A number from 1 to 744." } : {}),
-    ...(draft.isQuiet && (from === null || from === 1440) ? { quietFrom: "A time like 22:00." } : {}),
-    ...(draft.isQuiet && minuteOf(draft.quietTo) === null ? { quietTo: "A time like 06:00 or 24:00." } : {}),
-    ...(draft.kind === "mail" && addresses(draft.to).length > RECIPIENTS_MAX ? { to: `At most ${RECIPIENTS_MAX}: use a distribution list for more.` } : {}),
+    ...(draft.kind === "webhook" || isPort(draft.port) ? {} : { port: "Enter a number from 1 to 65535, or nothing." }),
+    ...(draft.kinds.includes("heartbeat") && !isHours(draft.hours) ? { hours: "Enter a number from 1 to 744." } : {}),
+    ...(draft.isQuiet && (from === null || from === 1440) ? { quietFrom: "Enter a time like 22:00." } : {}),
+    ...(draft.isQuiet && minuteOf(draft.quietTo) === null ? { quietTo: "Enter a time like 06:00 or 24:00." } : {}),
+    ...(draft.kind === "mail" && addresses(draft.to).length > RECIPIENTS_MAX ? { to: `At most ${RECIPIENTS_MAX} recipients. Use a distribution list for more.` } : {}),
   };
 }
 
@@ -148,31 +148,31 @@ export function isKept(draft: Draft, secret: "password" | "secret" | "authentica
 
 /** Why the form cannot be sent; empty when it can. */
 export function refusalOf(draft: Draft, before?: Schemas["Channel"]): string {
-  if (draft.name.trim() === "") return "Give it a name.";
+  if (draft.name.trim() === "") return "Enter a name.";
   const missing = (secret: "password" | "secret" | "authentication" | "privacy"): boolean => draft[secret] === "" && !isKept(draft, secret, before);
   switch (draft.kind) {
     case "mail":
-      if (draft.host.trim() === "") return "Name the mail server.";
-      if (draft.from.trim() === "") return "Write the sender's address.";
-      if (addresses(draft.to).length === 0) return "Write a recipient.";
+      if (draft.host.trim() === "") return "Enter the mail server.";
+      if (draft.from.trim() === "") return "Enter the sender's address.";
+      if (addresses(draft.to).length === 0) return "Enter a recipient.";
       if (draft.user !== "" && missing("password")) return "Enter the password.";
       break;
     case "webhook":
-      if (draft.url.trim() === "") return "Write the URL.";
+      if (draft.url.trim() === "") return "Enter the URL.";
       if (before && missing("secret")) return "Enter the signing secret.";
       break;
     case "syslog":
-      if (draft.host.trim() === "") return "Name the syslog server.";
+      if (draft.host.trim() === "") return "Enter the syslog server.";
       break;
     case "snmp_trap":
-      if (draft.host.trim() === "") return "Name the receiver.";
-      if (draft.trapUser === "") return "Write the user's name.";
+      if (draft.host.trim() === "") return "Enter the receiver.";
+      if (draft.trapUser === "") return "Enter the user name.";
       if (missing("authentication")) return "Enter the authentication password.";
       if (draft.level === "auth_priv" && missing("privacy")) return "Enter the privacy password.";
       break;
   }
-  if (noticesOf(draft).length === 0) return "Choose a notice.";
-  if (draft.isQuiet && draft.days.length === 0) return "Choose a day for the quiet hours.";
+  if (noticesOf(draft).length === 0) return "Choose at least one notice.";
+  if (draft.isQuiet && draft.days.length === 0) return "Choose at least one day for the quiet hours.";
   const wrong = Object.values(wrongOf(draft))[0];
   if (wrong) return wrong;
   if (!before) return "";

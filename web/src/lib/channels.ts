@@ -13,18 +13,18 @@ export const KIND: Record<Kind, string> = { mail: "Mail", webhook: "Webhook", sy
 export const KIND_HELP: Record<Kind, string> = {
   mail: "A message to each recipient, over your mail server (SMTP).",
   webhook: "A signed POST of JSON to a URL: chat, paging, automation.",
-  syslog: "Lines to a syslog server (RFC 5424); also the audit log.",
+  syslog: "Lines to a syslog server (RFC 5424), on request with the audit log.",
   snmp_trap: "SNMPv3 traps to a network management system.",
 };
 
 /** The greatest first, as the severity of a channel is a minimum. */
-export const LEAST: Record<Schemas["AlertSeverity"], string> = { critical: "Critical alerts only", warning: "Warnings and critical alerts", info: "All alerts, notes included" };
+export const LEAST: Record<Schemas["AlertSeverity"], string> = { critical: "Critical alerts only", warning: "Warnings and critical alerts", info: "All alerts, including notes" };
 
 export const NOTICE: Record<Notice, string> = {
-  raised: "An alert begins, or becomes more severe",
-  cleared: "An alert is over",
-  heartbeat: "The appliance is alive, at a fixed interval",
-  audit: "A line of the audit log",
+  raised: "An alert begins or becomes more severe",
+  cleared: "An alert ends",
+  heartbeat: "Heartbeat: the appliance is alive, at a fixed interval",
+  audit: "Each line of the audit log",
 };
 
 const NOTICE_SHORT: Record<Notice, string> = { raised: "begins", cleared: "ends", heartbeat: "heartbeat", audit: "audit log" };
@@ -71,7 +71,7 @@ export function channelState(channel: Schemas["Channel"]): [Tone, string] {
 
 /** 1320 -> 22:00; the end of a day is 24:00. */
 export function clockOf(minute: number): string {
-  return `${String(Math.floor(minute / 60)).padStart(2, "0")}:${String(minute % 60).padStart(2, "0")}`;
+  return `${String(Math.trunc(minute / 60)).padStart(2, "0")}:${String(minute % 60).padStart(2, "0")}`;
 }
 
 /** 22:00 -> 1320. Null when it is no time of day; 24:00 is the end of one. */
@@ -109,13 +109,13 @@ export function noticeWords(spec: Schemas["ChannelSpec"]): string {
 /** Why alerts reach only people who look at this interface; empty when a channel delivers, or when that is not known yet. */
 export function unheardWords(channels: readonly Schemas["Channel"][] | undefined): string {
   if (!channels || channels.some(isEnabled)) return "";
-  if (channels.length === 0) return "Alerts are shown here and sent nowhere.";
-  return channels.length === 1 ? "Alerts are shown here and sent nowhere: the only channel is disabled." : `Alerts are shown here and sent nowhere: all ${plural(channels.length, "channel")} are disabled.`;
+  if (channels.length === 0) return "Alerts are shown only here; nothing sends them.";
+  return channels.length === 1 ? "Alerts are shown only here: the only channel is disabled." : `Alerts are shown only here: all ${plural(channels.length, "channel")} are disabled.`;
 }
 
 /** How a test message went. */
 export function testedWords(delivery: Schemas["Delivery"], tested: Schemas["ChannelTested"]): [Tone, string] {
   if (!tested.delivered) return ["bad", tested.failure?.message ?? "The message was not delivered."];
-  if (isUnconfirmed(delivery)) return ["info", "The message was sent. Over UDP there is no confirmation: look at the receiver."];
-  return ["ok", "The receiver took the message."];
+  if (isUnconfirmed(delivery)) return ["info", "The message was sent. UDP gives no confirmation: check the receiver."];
+  return ["ok", "The receiver accepted the message."];
 }

@@ -47,17 +47,17 @@ export function paths(expression: Expression, labels: Readonly<Record<string, st
       return by(e, more);
     };
     const hasClient = who.some(([dimension]) => dimension === "client");
-    if (!isProtocol) for (const [layer, title] of PROTOCOLS) add(`Who uses ${name} over ${title}`, filtered(layer, "ops", ["client"]));
+    if (!isProtocol) for (const [layer, title] of PROTOCOLS) add(`Clients of ${name} over ${title}`, filtered(layer, "ops", ["client"]));
     for (const [layer, title] of PROTOCOLS) {
       if (isProtocol && layer !== expression.layer) continue;
       const over = isProtocol ? "" : ` over ${title}`;
       add(`Latency of ${name}${over}, as a heat map`, filtered(layer, "ops", ["latency"]));
     }
-    if (isProtocol) add(`Sizes of requests of ${name}, as a heat map`, filtered(expression.layer, "ops", ["size"]));
-    if (isProtocol) add(`Where on the volume, as a heat map`, filtered(expression.layer, "ops", ["offset"]));
+    if (isProtocol) add(`Request sizes of ${name}, as a heat map`, filtered(expression.layer, "ops", ["size"]));
+    if (isProtocol) add(`Positions of requests on the volume, as a heat map`, filtered(expression.layer, "ops", ["offset"]));
     if (!hasClient) {
-      add(`Where requests of ${name} spend their time`, filtered("volume", "time", ["stage"]));
-      add(`Latency of ${name} as its level counts it`, filtered("qos", "p99", []));
+      add(`Request time of ${name}, by stage`, filtered("volume", "time", ["stage"]));
+      add(`p99 latency of ${name}, as its service level measures it`, filtered("qos", "p99", []));
     }
   }
   if (!isProtocol) further();

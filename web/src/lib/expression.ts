@@ -1,4 +1,4 @@
-// Names of statistics: `layer.noun[dim=value]…[dim]`, as docs/analytics.md writes them. Read, written, and changed by what a click means.
+// Names of statistics: `layer.noun[dim=value]…[dim]`, as docs/reference/analytics.md writes them. Read, written, and changed by what a click means.
 
 export type Operator = "is" | "not" | "by";
 
@@ -83,35 +83,36 @@ const LAYERS: Record<string, string> = {
   qos: "under service levels",
   pool: "of pools",
   disk: "at the disks",
-  cache: "from caches",
+  cache: "through caches",
   cpu: "of the processor",
   memory: "of memory",
   nic: "through network ports",
-  observer: "of the observer itself",
+  observer: "of statistics collection",
 };
 
 const NOUNS: Record<string, string> = {
   ops: "Requests",
   bytes: "Throughput",
   latency: "Latency",
-  size: "Sizes of requests",
-  offset: "Places of requests",
+  size: "Request sizes",
+  offset: "Request positions",
   failed: "Failed requests",
   time: "Time",
-  asked: "Requests asked for",
-  done: "Requests done",
+  asked: "Incoming requests",
+  done: "Completed requests",
   late: "Late requests",
-  waiting: "Requests that wait",
-  p50: "Median latency",
-  p99: "99th percentile of latency",
-  violated: "Broken promises",
+  waiting: "Waiting requests",
+  p50: "p50 latency",
+  p99: "p99 latency",
+  missed: "Missed service levels",
   used: "Use",
   free: "Free space",
-  busy: "How busy",
+  busy: "Utilization",
   blocks: "Blocks read",
   packets: "Packets",
   rows: "Rows",
-  merged: "Rows that went into others",
+  merged: "Merged rows",
+  lost: "Lost data",
 };
 
 export const DIMENSIONS: Record<string, string> = {
@@ -131,7 +132,7 @@ export const DIMENSIONS: Record<string, string> = {
   direction: "direction",
   latency: "latency",
   size: "size",
-  offset: "place",
+  offset: "position",
   quantile: "percentile",
 };
 
@@ -140,7 +141,8 @@ export const dimensionName = (dimension: string): string => DIMENSIONS[dimension
 /** The subject of the sentence: "Requests over NBD". */
 export function subject(e: Pick<Expression, "layer" | "noun">): string {
   if (e.layer === "pool" && e.noun === "size") return "Size of pools";
-  if (e.layer === "volume" && e.noun === "time") return "Where requests spend their time";
+  if (e.layer === "volume" && e.noun === "time") return "Request time of volumes";
+  if (e.noun === "missed") return NOUNS.missed ?? e.noun;
   return `${NOUNS[e.noun] ?? e.noun} ${LAYERS[e.layer] ?? e.layer}`;
 }
 
@@ -158,7 +160,7 @@ export function sentence(e: Expression): string {
 /** What a line is called: its labels' values. */
 export function labelText(labels: Readonly<Record<string, string>>): string {
   const words = Object.entries(labels).map(([dimension, value]) => {
-    if (dimension === "quantile") return value === "max" ? "greatest" : value === "p999" ? "p99.9" : value;
+    if (dimension === "quantile") return value === "p999" ? "p99.9" : value;
     return value === "" ? "none" : value;
   });
   return words.join(" · ") || "all";

@@ -87,15 +87,15 @@ export function byUnit(unit: string, value: number | null | undefined): string {
 /** What the unit is called beside a chart. */
 export function unitName(unit: string): string {
   const names: Record<string, string> = {
-    "per-second": "a second",
-    "bytes-per-second": "bytes a second",
-    "ns-per-second": "time spent in each second",
-    "nanoseconds-per-second": "time spent in each second",
-    ns: "time",
+    "per-second": "per second",
+    "bytes-per-second": "bytes per second",
+    "ns-per-second": "time per second",
+    "nanoseconds-per-second": "time per second",
+    ns: "latency",
     bytes: "bytes",
-    permille: "percent",
-    thousandths: "percent",
-    "sixty-fourths": "of the volume",
+    permille: "%",
+    thousandths: "%",
+    "sixty-fourths": "position on the volume",
   };
   return names[unit] ?? unit;
 }
@@ -152,6 +152,23 @@ export function parseSize(text: string): number | null {
   const power = " kmgtpe".indexOf((found[2] ?? "").toLowerCase() || " ");
   const value = Number(found[1].replace(",", ".")) * 1024 ** power;
   return Number.isFinite(value) && value > 0 ? Math.round(value) : null;
+}
+
+/** How the command line takes a rate: the greatest decimal unit that leaves it whole. */
+export function rateArgument(value: number): string {
+  for (const [unit, sign] of [[1e9, "G"], [1e6, "M"], [1e3, "K"]] as const) {
+    if (value >= unit && value % unit === 0) return `${value / unit}${sign}`;
+  }
+  return String(value);
+}
+
+/** What people type for a rate: `50M`, `1.5 GB/s`. Null when it is none. */
+export function parseRate(text: string): number | null {
+  const found = /^\s*(\d+(?:[.,]\d+)?)\s*([kmg]?)(?:b(?:\/s)?)?\s*$/i.exec(text);
+  if (!found?.[1]) return null;
+  const power = " kmg".indexOf((found[2] ?? "").toLowerCase() || " ");
+  const value = Number(found[1].replace(",", ".")) * 1000 ** power;
+  return value > 0 ? Math.round(value) : null;
 }
 
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });

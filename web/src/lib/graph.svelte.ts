@@ -225,7 +225,7 @@ export class Graph {
   }
 
   private row(key: string, labels: Readonly<Record<string, string>>, now: number | null, mean: number | null, greatest: number | null): Row {
-    const label = key === OTHERS ? "others" : key === TOTAL ? "all together" : labelText(labels);
+    const label = key === OTHERS ? "others" : key === TOTAL ? "total" : labelText(labels);
     return { key, labels, label, look: this.lookOf(key, labels), now, mean, greatest, whole: key === OTHERS || key === TOTAL };
   }
 

@@ -25,10 +25,10 @@ export interface Shortcut {
 
 export const SHORTCUTS: readonly Shortcut[] = [
   ...SCREENS.map(({ key, title }) => ({ keys: `g ${key}`, what: title })),
-  { keys: "?", what: "This list" },
+  { keys: "?", what: "Show this list" },
   { keys: "/", what: "Search on this screen" },
   { keys: "Esc", what: "Close a dialog or a menu" },
-  { keys: "space", what: "Analytics: pause or go on" },
+  { keys: "space", what: "Analytics: pause or resume" },
   { keys: "← →", what: "Analytics: back and forward in time" },
 ];
 

@@ -6,10 +6,10 @@ import { get, troubleOf, type Problem, type Schemas } from "./api";
 export const LEDGER_SECONDS = 900;
 /** Volumes that are followed in a pool; those that were quiet for longest go first. */
 const VOLUMES_MAX = 500;
-const STATES: readonly Schemas["LedgerState"][] = ["met", "not-demanded", "capped", "violated", "best-effort", "cannot-be-kept"];
-const UNPROMISED: readonly Schemas["LedgerState"][] = ["best-effort", "cannot-be-kept"];
+const STATES: readonly Schemas["LedgerState"][] = ["met", "low-demand", "limited", "missed", "best-effort", "cannot-be-met"];
+const UNPROMISED: readonly Schemas["LedgerState"][] = ["best-effort", "cannot-be-met"];
 /** In the ring: a state's place in the list, plus one; nothing was asked for in a second that is 0. */
-const VIOLATED = STATES.indexOf("violated") + 1;
+const MISSED = STATES.indexOf("missed") + 1;
 
 export interface Promised {
   volume: string;
@@ -20,7 +20,7 @@ export interface Promised {
   broken: { second: number; line: Schemas["LedgerLine"] } | undefined;
   /** Seconds of the last quarter of an hour: with something asked for that was promised, and with a broken promise. */
   asked: number;
-  violated: number;
+  missed: number;
 }
 
 export class Ledger {
@@ -80,11 +80,11 @@ export class Ledger {
         continue;
       }
       promised.asked = 0;
-      promised.violated = 0;
+      promised.missed = 0;
       for (const state of promised.states) {
         const known = STATES[state - 1];
         if (known && !UNPROMISED.includes(known)) promised.asked += 1;
-        if (state === VIOLATED) promised.violated += 1;
+        if (state === MISSED) promised.missed += 1;
       }
       if (promised.broken && promised.broken.second <= from) promised.broken = undefined;
     }
@@ -100,14 +100,14 @@ export class Ledger {
         for (const entry of this.byVolume) if (!quietest || entry[1].lastSecond < quietest[1].lastSecond) quietest = entry;
         if (quietest) this.byVolume.delete(quietest[0]);
       }
-      promised = { volume: line.volume, last: line, lastSecond: second, states: new Uint8Array(LEDGER_SECONDS), broken: undefined, asked: 0, violated: 0 };
+      promised = { volume: line.volume, last: line, lastSecond: second, states: new Uint8Array(LEDGER_SECONDS), broken: undefined, asked: 0, missed: 0 };
       this.byVolume.set(line.volume_id, promised);
     }
     promised.volume = line.volume;
     promised.last = line;
     promised.lastSecond = second;
     promised.states[second % LEDGER_SECONDS] = STATES.indexOf(line.state) + 1;
-    if (line.state === "violated") promised.broken = { second, line };
+    if (line.state === "missed") promised.broken = { second, line };
   }
 }
 

@@ -5,7 +5,7 @@ import { get, on, post, remove, setCsrf, Trouble, type Schemas } from "./api";
 
 export type Role = Schemas["Access"];
 const RANK: Record<Role, number> = { viewer: 0, operator: 1, admin: 2 };
-const MAY: Record<Role, string> = { viewer: "look at everything", operator: "change volumes, levels and hosts", admin: "change everything" };
+const MAY: Record<Role, string> = { viewer: "view everything", operator: "change volumes, levels and hosts", admin: "change everything" };
 
 /** That somebody logged in with this browser; the login itself is in a cookie that scripts cannot see. */
 const KNOWN = "forebay.known";
@@ -81,8 +81,7 @@ class Session {
   /** Why not; empty when it may. */
   refusal(role: Role): string {
     if (this.may(role)) return "";
-    const who = role === "admin" ? "an admin" : "an operator";
-    return `You are logged in as ${this.role}, who may ${MAY[this.role]}. This takes ${who}.`;
+    return `This needs the ${role} role. You are logged in as ${this.role} and may ${MAY[this.role]}.`;
   }
 
   private enter(signed: Schemas["Login"]): void {

@@ -34,7 +34,7 @@ export function verdict(facts: {
       tone: first.severity === "critical" ? "bad" : "warn",
       sentence: first.cause,
       detail: `${first.impact} ${first.action}`,
-      action: { text: promise ? "Why?" : "Look at it", href: hrefOf(first.object) },
+      action: { text: promise ? "Why?" : "Show details", href: hrefOf(first.object) },
       ...(first.command ? { command: first.command } : {}),
       more: grave.length - 1,
     };
@@ -42,27 +42,27 @@ export function verdict(facts: {
   const degraded = pools.find((pool) => pool.status.state !== "online");
   if (degraded) {
     const why = degraded.conditions.find((condition) => !condition.status && condition.message !== "")?.message ?? "";
-    return { tone: degraded.status.state === "degraded" ? "warn" : "bad", sentence: `Pool ${degraded.name} is ${degraded.status.state}.`, detail: why, action: { text: "Look at it", href: `#/hardware/${encodeURIComponent(degraded.name)}` }, more: 0 };
+    return { tone: degraded.status.state === "degraded" ? "warn" : "bad", sentence: `Pool ${degraded.name} is ${degraded.status.state}.`, detail: why, action: { text: "Show details", href: `#/hardware/${encodeURIComponent(degraded.name)}` }, more: 0 };
   }
   const worst = broken[0];
   if (worst) {
     const why = causeWords(worst.cause);
     return {
       tone: "warn",
-      sentence: `${worst.volume} does not get what level ${worst.level} promises${why ? `: ${why}` : ""}.`,
-      detail: broken.length > 1 ? `So it is with ${plural(broken.length - 1, "other volume")}, too.` : "",
+      sentence: `${worst.volume} misses its service level ${worst.level}${why ? `: ${why}` : ""}.`,
+      detail: broken.length > 1 ? `${plural(broken.length - 1, "other volume misses its level", "other volumes miss their levels")}, too.` : "",
       action: { text: "Why?", href: "#/levels" },
       more: 0,
     };
   }
   if (pools.length === 0) {
-    return { tone: "info", sentence: "Nothing is stored here yet.", detail: "Make a pool of disks, a volume on it, and connect a client: three steps.", action: { text: "Begin", href: "#/provision/start" }, more: 0 };
+    return { tone: "info", sentence: "There is no pool yet.", detail: "Three steps: create a pool of disks, create a volume in it, and connect a client.", action: { text: "Get started", href: "#/provision/start" }, more: 0 };
   }
   if (volumes.length === 0) {
-    return { tone: "info", sentence: `Pool ${pools[0]?.name ?? ""} is ready; there is no volume yet.`, detail: "Make one and connect a client.", action: { text: "Make a volume", href: "#/provision/start" }, more: 0 };
+    return { tone: "info", sentence: `Pool ${pools[0]?.name ?? ""} is ready; there is no volume yet.`, detail: "Create one and connect a client.", action: { text: "Create a volume", href: "#/provision/start" }, more: 0 };
   }
   const free = pools.reduce((sum, pool) => sum + pool.status.available_bytes, 0);
-  const facts2 = [`${plural(volumes.length, "volume")} on ${plural(pools.length, "pool")}`, "every promise is kept", `${bytes(free)} are free`];
+  const facts2 = [`${plural(volumes.length, "volume")} in ${plural(pools.length, "pool")}`, "all service levels are met", `${bytes(free)} are free`];
   return { tone: "ok", sentence: "All is well.", detail: `${list(facts2)}.`.replace(/^./, (c) => c.toUpperCase()), more: 0 };
 }
 

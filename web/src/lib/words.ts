@@ -55,12 +55,12 @@ export const SEVERITY: Record<Schemas["Severity"], [Tone, string]> = {
 };
 
 export const LEDGER_STATE: Record<Schemas["LedgerState"], [Tone, string]> = {
-  met: ["ok", "Kept"],
-  "not-demanded": ["none", "Not asked for"],
-  capped: ["info", "At its ceiling"],
-  violated: ["bad", "Broken"],
+  met: ["ok", "Met"],
+  "low-demand": ["none", "Low demand"],
+  limited: ["info", "At its limit"],
+  missed: ["bad", "Missed"],
   "best-effort": ["none", "Best effort"],
-  "cannot-be-kept": ["warn", "Cannot be kept"],
+  "cannot-be-met": ["warn", "Cannot be met"],
 };
 
 export const CLASS: Record<Schemas["LevelClass"], string> = {
@@ -71,14 +71,14 @@ export const CLASS: Record<Schemas["LevelClass"], string> = {
 
 export const SYNC: Record<Schemas["Sync"], string> = {
   always: "Every write is durable when it is acknowledged",
-  standard: "Durable when the client asks for it (flush)",
-  disabled: "Acknowledged at once: for scratch data",
+  standard: "A write is durable after a flush or a forced write (FUA)",
+  disabled: "A power failure loses the newest writes. For scratch data only",
 };
 
 export const FORMAT: Record<Schemas["VolumeFormat"], string> = {
-  thin: "Thin: takes space as it is written",
-  zeroedthick: "Thick: space is held for the whole size",
-  eagerzeroedthick: "Thick, all of it used from the beginning",
+  thin: "Thin: takes space only for written data",
+  zeroedthick: "Thick: space is reserved for the whole size",
+  eagerzeroedthick: "Thick: the whole size counts as used",
 };
 
 export interface LayoutFacts {
@@ -111,7 +111,7 @@ export function layoutShare(layout: string): number {
 export function layoutSurvives(layout: string): string {
   const facts = layoutFacts(layout);
   if (!facts) return "";
-  if (facts.survives === 0) return "Survives the loss of no disk: when one fails, everything is lost.";
+  if (facts.survives === 0) return "Survives the loss of no disk: when one fails, all data is lost.";
   if (facts.survives === 1) return "Survives the loss of any one disk.";
   return `Survives the loss of any ${facts.survives === 2 ? "two" : "three"} disks at once.`;
 }
@@ -127,10 +127,10 @@ export function poolSurvives(pool: Schemas["Pool"]): string {
   const gone = left.reduce((sum, group) => sum + group.gone, 0);
   if (gone === 0) return pool.spec.layout ? layoutSurvives(pool.spec.layout) : "";
   const survives = Math.min(...left.map((group) => group.survives));
-  const without = `Without ${plural(gone, "disk")}, it survives`;
-  if (survives < 0) return `${without} nothing: what they alone have cannot be read.`;
-  if (survives === 0) return `${without} the loss of no other disk.`;
-  return survives === 1 ? `${without} the loss of one more disk.` : `${without} the loss of ${survives} more disks.`;
+  const out = `${plural(gone, "disk is", "disks are")} out of service:`;
+  if (survives < 0) return `${out} data that no other disk has cannot be read.`;
+  if (survives === 0) return `${out} the pool survives the loss of no further disk.`;
+  return survives === 1 ? `${out} the pool survives the loss of one more disk.` : `${out} the pool survives the loss of ${survives} more disks.`;
 }
 
 export function layoutTitle(layout: string): string {
@@ -155,46 +155,80 @@ export function layoutsFor(disks: number): string[] {
   return found;
 }
 
-/** What a level promises and bounds, in a line. */
+/** What a level guarantees and limits, in a line. */
 export function levelWords(spec: Schemas["LevelSpec"], number: (n: number) => string, rate: (n: number) => string): string {
-  const floor = [spec.floor_iops ? `${number(spec.floor_iops)} requests/s` : "", spec.floor_bytes_per_second ? rate(spec.floor_bytes_per_second) : ""].filter(Boolean);
-  const ceiling = [spec.ceiling_iops ? `${number(spec.ceiling_iops)} requests/s` : "", spec.ceiling_bytes_per_second ? rate(spec.ceiling_bytes_per_second) : ""].filter(Boolean);
+  const least = [spec.min_iops ? `${number(spec.min_iops)} IOPS` : "", spec.min_bytes_per_second ? rate(spec.min_bytes_per_second) : ""].filter(Boolean);
+  const most = [spec.max_iops ? `${number(spec.max_iops)} IOPS` : "", spec.max_bytes_per_second ? rate(spec.max_bytes_per_second) : ""].filter(Boolean);
   const parts: string[] = [];
-  if (floor.length > 0) parts.push(`gets ${floor.join(" or ")} whenever it asks`);
-  if (spec.latency_us) parts.push(`99 of 100 requests within ${spec.latency_us / 1000} ms`);
-  if (ceiling.length > 0) parts.push(`never more than ${list(ceiling)}`);
-  if (parts.length === 0) return "No promise and no bound";
+  if (least.length > 0) parts.push(`minimum ${least.join(" or ")}`);
+  if (spec.latency_us) parts.push(`p99 ≤ ${spec.latency_us / 1000} ms`);
+  if (most.length > 0) parts.push(`limit ${list(most)}`);
+  if (parts.length === 0) return "No guarantee and no limit";
   const text = parts.join("; ");
-  return text.charAt(0).toUpperCase() + text.slice(1);
+  return text.startsWith("p99") ? text : text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 const OWN_WORK: Record<string, string> = {
-  checkpoint: "writing its checkpoint",
-  destage: "bringing data from the log to the disks",
-  rebuild: "rebuilding a disk",
+  checkpoint: "a checkpoint",
+  destage: "writing data from the log to the disks",
+  rebuild: "rebuilding or moving data",
   scrub: "a scrub",
-  prefetch: "reading ahead",
-  move: "moving a volume",
+  deletion: "freeing the space of deleted data",
+  trim: "a trim",
+  reclaim: "reclaiming blocks of zeros",
+  copy: "copying data of a volume",
+  calibrate: "a performance measurement",
 };
 
-/** Why a promise was not kept. */
+/** Why a service level was missed. */
 export function causeWords(cause: Schemas["LedgerCause"] | null | undefined): string {
   if (!cause) return "";
   const object = cause.object ?? "";
   switch (cause.kind) {
     case "neighbour":
-      return object ? `${object} took the disks` : "other volumes took the disks";
-    case "own-work":
+      return object ? `${object} kept the disks busy` : "other volumes kept the disks busy";
+    case "background-work":
       return `the pool was busy with ${OWN_WORK[object] ?? object}`;
     case "disk":
       return object ? `disk ${object} was slow` : "a disk was slow";
     case "disks":
-      return "all disks together were slower than measured";
+      return "the disks were slower than measured";
     case "cache-miss":
-      return "what it read was not in the cache";
-    case "itself":
-      return "it asked for more at once than its level allows for";
+      return "its reads were not in the cache";
+    case "own-demand":
+      return "it asked for more than the pool can deliver";
   }
+}
+
+/** A task's name for people, and what is said when it starts, with the object for the percent sign. */
+const TASK: Record<string, [string, string]> = {
+  "pool.create": ["Create pool", "Creating pool %"],
+  "pool.import": ["Import pool", "Importing pool %"],
+  "pool.export": ["Export pool", "Exporting pool %"],
+  "pool.destroy": ["Destroy pool", "Destroying pool %"],
+  "pool.add": ["Add disks", "Adding disks to pool %"],
+  "pool.scrub": ["Scrub pool", "Scrubbing pool %"],
+  "pool.trim": ["Trim pool", "Trimming pool %"],
+  "pool.calibrate": ["Measure pool", "Measuring the performance of pool %"],
+  "pool.damage_accept": ["Accept data loss", "Accepting the data loss of pool %"],
+  "group.remove": ["Drain group", "Draining group %"],
+  "disk.replace": ["Replace disk", "Replacing disk %"],
+  "disk.remove": ["Remove disk", "Removing disk %"],
+  "disk.offline": ["Take disk offline", "Taking disk % offline"],
+  "disk.online": ["Bring disk online", "Bringing disk % online"],
+  "disk.clear": ["Clear error counters", "Clearing the error counters of disk %"],
+  "disk.locate": ["Locate disk", "Locating disk %"],
+  "volume.move": ["Move volume", "Moving volume %"],
+  "volume.reclaim": ["Reclaim zeros", "Reclaiming blocks of zeros of volume %"],
+};
+
+/** Replace disk */
+export const taskTitle = (name: string): string => TASK[name]?.[0] ?? name;
+
+/** Replacing disk tank/0. */
+export function taskBegun(task: Pick<Schemas["Task"], "name" | "object">): string {
+  const words = TASK[task.name];
+  return words ? `${words[1].replace("%", () => task.object)}.` : `Started: ${task.name} of ${task.object}.`;
 }
 
 /** How many disks of a pool are not well. */

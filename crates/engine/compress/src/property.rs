@@ -76,7 +76,7 @@ impl FromStr for Compression {
             _ => None,
         };
         found.ok_or_else(|| {
-            format!("'{text}' is no compression: off, lz4, lzjb, gzip-1 to gzip-9 or zstd-1 to zstd-19")
+            format!("unknown compression '{text}': use off, lz4, lzjb, gzip-1 to gzip-9 or zstd-1 to zstd-19")
         })
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct ShrunkDisk {
 impl ShrunkDisk {
     fn words(&self) -> String {
         let ShrunkDisk { index, path, size, expected } = self;
-        format!("disk {index} ({path}) has shrunk: {size} bytes where {expected} are in use")
+        format!("disk {index} ({path}) has shrunk: it has {size} bytes, and the pool uses {expected}")
     }
 }
 
@@ -51,7 +51,7 @@ impl Control {
         for disk in shrunk {
             let what = disk.words();
             let message = format!(
-                "{what}. It is out of service. Restore its size and bring it back with 'forebay disk online DISK', or replace it"
+                "{what}. The disk is out of service. Restore its size and bring it back with 'forebay disk online DISK', or replace it"
             );
             self.event(Severity::Error, "disk.failed", &self.disk_name(disk.index), message);
         }
@@ -77,12 +77,12 @@ pub(crate) async fn assemble(
             other.iter().map(|disk| format!("{} ({})", disk.label.pool_name, disk.path)).collect();
         let (message, remedy) = match seen.is_empty() {
             true => (
-                "none of the disks given has a pool's label that can be read".to_string(),
+                "none of the given disks has a readable pool label".to_string(),
                 "Give the paths of all its disks",
             ),
             false => (
-                format!("none of the disks given belongs to it; they belong to: {}", seen.join(", ")),
-                "Give the name of the pool that they are of, or the paths of this one's",
+                format!("none of the given disks belongs to this pool; they belong to: {}", seen.join(", ")),
+                "Name the pool that these disks belong to, or give the paths of this pool's disks",
             ),
         };
         return Err(Error::new(ErrorKind::NotFound, name, message).remedy(remedy));
@@ -98,7 +98,7 @@ pub(crate) async fn assemble(
             "two pools have this name: {pool} ({}) and {} ({})",
             mine[0].path, other.label.pool, other.path
         );
-        return Err(refuse(name, message, "Give the id instead of the name"));
+        return Err(refuse(name, message, "Give the pool's id instead of its name"));
     }
     let label =
         mine.iter().map(|disk| &disk.label).max_by_key(|label| label.order()).expect("not empty").clone();
@@ -163,7 +163,7 @@ fn place(
     let parted = || {
         let path = &disk.path;
         let message =
-            format!("disk {path} and the others each went on without the other: their contents have parted");
+            format!("disk {path} and the other disks were used separately: their contents have diverged");
         refuse(name, message, "Decide which side to keep and import only its disks; nothing was changed")
     };
     if !entry.status.in_service() && !active(Bug::StaleDiskAccepted) {
@@ -214,13 +214,13 @@ pub(crate) fn check_tolerance(
             let missing: Vec<String> =
                 missing.iter().map(|(nth, disk)| format!("{nth} ({})", disk.id)).collect();
             let message = format!(
-                "{} of its disks are missing or stale and this layout can lose {}: {}",
+                "{} of its disks are missing or stale, and its layout survives the loss of {}. Missing or stale: {}",
                 missing.len(),
                 group.redundancy,
                 missing.join(", ")
             );
             return Err(Error::new(ErrorKind::NotFound, name, message)
-                .remedy("Give the paths of the missing disks too; without them --read-only --force shows what is left"));
+                .remedy("Give the paths of the missing disks too. Without them, --read-only --force imports what can still be read"));
         }
     }
     Ok(())
@@ -247,9 +247,9 @@ async fn newest_super(
         Error::new(ErrorKind::Corrupt, name, message).remedy("Give the paths of all its disks")
     };
     let SuperblockSlot { generation, payload, .. } =
-        newest.ok_or_else(|| lost("no superblock can be read from the disks given"))?;
+        newest.ok_or_else(|| lost("no superblock can be read from the given disks"))?;
     match Super::decode(&payload) {
         Ok(Some(pool)) if pool.shards.len() == usize::from(label.shards) => Ok((pool, generation)),
-        _ => Err(lost("its superblock was written by a newer version or is damaged")),
+        _ => Err(lost("its superblock is damaged, or was written by a newer version of forebay")),
     }
 }

@@ -103,17 +103,19 @@ pub(crate) enum Lead {
 impl Lead {
     /// Why a snapshot of `volume` cannot be sent from bookmark `mark`, and what to do.
     pub fn refusal(self, mark: &str, volume: &str) -> Option<(String, String)> {
-        let older = format!("Name a bookmark of {volume} that is older than the snapshot, or a snapshot");
-        let broken = "Name an older bookmark ('forebay bookmark list' shows which are usable) or a snapshot that the receiver has; or send the snapshot \
-                      whole, to be received under another name";
+        let older = format!(
+            "Name a bookmark of {volume} that is older than the snapshot, or send from another snapshot"
+        );
+        let broken = "Name an older bookmark ('forebay bookmark list' shows the usable ones), or a snapshot that the receiver has. Or send the whole snapshot \
+                      and receive it under another name";
         match self {
             Lead::There => None,
             Lead::Elsewhere => Some((format!("{mark} is a bookmark of another volume"), older)),
             Lead::Back => Some((format!("{mark} is not older than the snapshot"), older)),
             Lead::Broken => Some((
                 format!(
-                    "the volume went back to something older after {mark}, by a rollback or by what was received: the bookmark does not tell any more what \
-                     has changed"
+                    "the volume went back to an older state after {mark}, by a rollback or a receive: the bookmark no longer shows which blocks \
+                     have changed"
                 ),
                 broken.into(),
             )),
@@ -291,13 +293,14 @@ impl Control {
             let name = name.unwrap_or_else(|| was.name.clone());
             if known.iter().any(|record| record.name == name) {
                 let remedy =
-                    "Choose another name, or delete that one with 'forebay bookmark delete BOOKMARK'";
+                    "Choose another name, or delete the existing one with 'forebay bookmark delete BOOKMARK'";
                 let named = format!("{}#{name}", volume.name);
                 return Ok(Err((named, "a bookmark with this name exists".to_string(), remedy)));
             }
             if known.len() >= BOOKMARKS_MAX {
-                let message = format!("it has as many bookmarks as a volume may have, {BOOKMARKS_MAX}");
-                let remedy = "Delete some that no receiver needs with 'forebay bookmark delete BOOKMARK'";
+                let message = format!("the volume has {BOOKMARKS_MAX} bookmarks, which is the maximum");
+                let remedy =
+                    "Delete bookmarks that no receiver needs with 'forebay bookmark delete BOOKMARK'";
                 return Ok(Err((volume.name, message, remedy)));
             }
             let fresh = DatasetRecord::new(DatasetKind::Bookmark, id, was.block_shift, was.size, name);

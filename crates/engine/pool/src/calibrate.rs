@@ -221,8 +221,8 @@ impl Control {
         }
         if self.calibrating.replace(true) {
             return Err(self
-                .error(ErrorKind::Conflict, "it is being measured already")
-                .remedy("Wait until that is over"));
+                .error(ErrorKind::Conflict, "the pool is being measured already")
+                .remedy("Wait until the measurement is complete"));
         }
         let result = self.calibrate_alone().await;
         self.calibrating.set(false);
@@ -239,7 +239,7 @@ impl Control {
         let bytes = (free / FREE_PART / shards as u64).min(BYTES_MAX) / MIB * MIB;
         if bytes < BYTES_MIN {
             let message = format!(
-                "{} MiB would have to be free to measure with",
+                "the measurement needs {} MiB of free space",
                 BYTES_MIN * FREE_PART * shards as u64 / MIB
             );
             return Err(self

@@ -19,8 +19,8 @@ use forebay_runtime::{Disk, DiskErrorKind, OpenError, OpenMode, Rt};
 use futures_util::future::{Either, select};
 
 /// What a person does about a disk that is in use.
-const LET_GO: &str = "Have it let go of the disk, or give another disk";
-const OVERWRITE: &str = "Give another disk, or --force to overwrite this one";
+const LET_GO: &str = "End that use of the disk, or give another disk";
+const OVERWRITE: &str = "Give another disk, or add --force to overwrite this one";
 
 /// Opens a disk that is to become one of a pool, unless something speaks against it. `joins` is the pool, where it exists already: a
 /// disk that failed in it may join it anew.
@@ -50,7 +50,7 @@ pub(crate) async fn open_disk(
         ) => {
             return Err(unsafe_to(
                 path,
-                "the disk has the label of a pool that is damaged, or that another version of forebay wrote",
+                "the disk has a pool label that is damaged or was written by another version of forebay",
             ));
         }
         Probe::Blank(disk, None | Some(LabelError::Absent)) => {
@@ -59,8 +59,10 @@ pub(crate) async fn open_disk(
         }
     };
     if disk.geometry().size < DISK_BYTES_MIN {
-        let message =
-            format!("the disk has {} bytes; a pool needs at least {DISK_BYTES_MIN}", disk.geometry().size);
+        let message = format!(
+            "the disk has {} bytes; a pool needs disks of at least {DISK_BYTES_MIN} bytes",
+            disk.geometry().size
+        );
         return Err(invalid("disks", path, message, "Give a larger disk"));
     }
     Ok(disk)
@@ -101,7 +103,7 @@ async fn open_unused(rt: &Rt, path: &str, joins: Option<&Control>) -> Result<Dis
         }
         (Err(error), _) => Err(open_error(path, &error)),
         (Ok(_), Err(why)) => {
-            let message = format!("it cannot be told whether the disk is in use: {why}");
+            let message = format!("the check whether the disk is in use failed: {why}");
             Err(Error::new(ErrorKind::Io, path, message).remedy("Try again, or give another disk"))
         }
         (Ok(disk), Ok(users)) => match users.other {
@@ -134,8 +136,8 @@ async fn check_pools(
                 return Ok(());
             }
             // A write that it carries out later would land on what it is given now.
-            let message = format!("{path} is disk {name}, which has not answered all requests");
-            let remedy = "Try again when it has, or give another disk";
+            let message = format!("{path} is disk {name}, which still has unanswered requests");
+            let remedy = "Try again when the disk has answered them, or give another disk";
             return Err(Error::new(ErrorKind::Unsafe, name, message).remedy(remedy));
         }
         let through = through.map_or(String::new(), |other| format!(", through {other}"));
@@ -151,7 +153,7 @@ async fn check_empty(rt: &Rt, path: &str, disk: &Disk) -> Result<(), Error> {
     match rt.find_contents(path).await {
         Ok(None) => {}
         Ok(Some(what)) => return Err(unsafe_to(path, format!("the disk holds {what}"))),
-        Err(why) => return Err(unsafe_to(path, format!("it cannot be told what is on the disk: {why}"))),
+        Err(why) => return Err(unsafe_to(path, format!("the check for data on the disk failed: {why}"))),
     }
     // A search for signatures passes over what cannot be read.
     let size = disk.geometry().size / 4096 * 4096;
@@ -166,7 +168,7 @@ async fn check_empty(rt: &Rt, path: &str, disk: &Disk) -> Result<(), Error> {
             }
         };
         if let Err(error) = result {
-            return Err(unsafe_to(path, format!("it cannot be told what is on the disk: {error}")));
+            return Err(unsafe_to(path, format!("the check for data on the disk failed: {error}")));
         }
     }
     Ok(())

@@ -148,28 +148,30 @@ impl Checker {
         for at in refs.iter().filter(|at| space.slots(&at.ptr).as_ref() != Some(&at.slots)) {
             let place = at.ptr.addr();
             self.report.problem(format!(
-                "shard {index}: the chunk table looks for its node at {place:?} where that chunk is not"
+                "shard {index}: the chunk table refers to a node at {place:?}, but that chunk is elsewhere"
             ));
         }
         let slots = |ptr: &Ptr| space.slots(ptr);
         let StoredCatalog { tree, records, .. } =
             match read_catalog(&self.array, self.pool, index, &root.catalog, slots, |_| false).await {
                 Ok(catalog) => catalog,
-                Err(error) => return self.report.problem(format!("shard {index}: catalogue: {error}")),
+                Err(error) => return self.report.problem(format!("shard {index}: catalog: {error}")),
             };
-        tree.all().for_each(|(_, ptr)| _ = self.reach(&mut space, ptr, "a node of the catalogue"));
+        tree.all().for_each(|(_, ptr)| _ = self.reach(&mut space, ptr, "a node of the catalog"));
         if let Some(record) = records.iter().find(|record| record.number >= root.next_number) {
             let (number, next) = (record.number, root.next_number);
             self.report.problem(format!(
-                "shard {index}: dataset {number} is there, and the next one would be {next}"
+                "shard {index}: dataset {number} exists, but the next new number is {next}"
             ));
         }
         let slots = |ptr: &Ptr| space.slots(ptr);
         match read_damage(&self.array, (self.pool, index), &root.damage, slots).await {
             Ok(damage) => damage.tree().all().for_each(|(_, ptr)| {
-                self.reach(&mut space, ptr, "a node of the table of what is lost");
+                self.reach(&mut space, ptr, "a node of the table of unrecoverable blocks");
             }),
-            Err(error) => self.report.problem(format!("shard {index}: the table of what is lost: {error}")),
+            Err(error) => {
+                self.report.problem(format!("shard {index}: the table of unrecoverable blocks: {error}"))
+            }
         }
         let chunk = |id: ChunkId| space.chunks.get(&id).map(|(entry, _)| entry);
         let (items, lost) = read_items(&self.array, (self.pool, index), &root.registry, chunk).await;
@@ -208,7 +210,7 @@ impl Checker {
             return false;
         }
         if reached.set(addr.unit(), ptr.units()) > 0 {
-            self.report.problem(format!("{what} at {addr:?} shares space with something else"));
+            self.report.problem(format!("{what} at {addr:?} overlaps other data"));
         }
         true
     }
@@ -228,8 +230,8 @@ impl Checker {
             let says = entry.count_free(&stored, if is_data { lines.units } else { 0 });
             if (says, changed) != ((entry.free, entry.places, entry.lines), entry.changed) {
                 self.report.problem(format!(
-                    "shard {shard}: of chunk {} the table says that {} units, {} places and {} lines are free and that it changed with checkpoint {}, \
-                     its record {says:?} and {changed}",
+                    "shard {shard}: chunk {} has {} free units, {} free places and {} free stripes by the table, changed in checkpoint {}; \
+                     its record says {says:?} and {changed}",
                     entry.id.0, entry.free, entry.places, entry.lines, entry.changed
                 ));
             }
@@ -241,7 +243,7 @@ impl Checker {
                         .count()
                 };
                 self.report.problem(format!(
-                    "shard {shard}: chunk {} has {} units in use that nothing reaches, and {} free that something does",
+                    "shard {shard}: chunk {} has {} used units without a reference, and {} free units with one",
                     entry.id.0,
                     differing(true),
                     differing(false)
@@ -263,7 +265,7 @@ impl Checker {
                 if !found.mismatched.is_empty() {
                     let chunk = entry.id.0;
                     self.report.problem(format!(
-                        "shard {shard}: line {nth} of chunk {chunk} has parity that does not agree with its data"
+                        "shard {shard}: stripe {nth} of chunk {chunk} has parity that does not match its data"
                     ));
                 }
             }
@@ -288,8 +290,7 @@ impl Checker {
         while let Some((frame, payload)) = reader.next().await {
             self.report.log_frames += 1;
             let Ok(records) = decode_records(&payload, frame.records) else {
-                problems
-                    .push(format!("shard {shard}: log frame {} holds an impossible record", frame.sequence));
+                problems.push(format!("shard {shard}: log frame {} has an invalid record", frame.sequence));
                 break;
             };
             if frame.sequence < root.cut {

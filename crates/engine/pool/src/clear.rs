@@ -237,9 +237,9 @@ impl Control {
     async fn reclaimable(&self, name: &str) -> Result<VolumeInfo, Error> {
         let info = self.volume_brief(name).await?;
         if info.format == VolumeFormat::EagerZeroedThick {
-            let message = "the volume has its whole size, whatever is in it";
+            let message = "the volume is eagerzeroedthick and always takes its full size";
             return Err(Error::new(ErrorKind::Conflict, self.object(name), message)
-                .remedy("Make it thin, or zeroedthick, first: forebay volume convert VOLUME --format thin"));
+                .remedy("First make it thin or zeroedthick: forebay volume convert VOLUME --format thin"));
         }
         Ok(info)
     }
@@ -251,7 +251,7 @@ impl Control {
         let found = self.on_volume(name, reclaim).await?;
         found.ok_or_else(|| {
             Error::new(ErrorKind::Conflict, self.object(name), "the search was canceled")
-                .remedy("What was found until then has been given back")
+                .remedy("The space found until then was freed")
         })
     }
 }

@@ -141,8 +141,8 @@ impl Shard {
         let result = if self.is_suspended() { Err(IoError::Suspended) } else { result };
         let is_lost = result == Err(IoError::Gone) && batch.entries.iter().any(Entry::is_acknowledged);
         if is_lost && !self.stopping.get() && self.ending.replace(Ending::Told) != Ending::Told {
-            let message = "the log stayed full while the pool was exported: what was written last and not flushed may be lost. \
-                           Have file systems recover; after the next import, add disks or delete volumes or snapshots";
+            let message = "the log stayed full while the pool was exported: the last writes that were not flushed may be lost. \
+                           Check the file systems on its volumes. After the next import, add disks, or delete volumes or snapshots";
             self.event(Severity::Error, "log.full", &self.shared.name.clone(), message.into());
         }
         for entry in batch.entries {

@@ -174,8 +174,7 @@ impl Control {
         if !self.shared.import.read_only {
             return Ok(());
         }
-        let error = self
-            .error(ErrorKind::Conflict, "the pool is imported read-only, and nothing in it can be changed");
+        let error = self.error(ErrorKind::Conflict, "the pool is imported read-only and cannot be changed");
         Err(error.remedy("To change it, export it and import it without --read-only"))
     }
 
@@ -190,7 +189,7 @@ impl Control {
     /// Something cannot be done since the pool has stopped writing.
     pub fn suspended(&self) -> Error {
         let remedy = format!(
-            "'forebay alert list' says why. Repair its disks, then 'forebay pool export {0}' and 'forebay pool import {0} DISK…'",
+            "'forebay alert list' shows why. Repair its disks, then run 'forebay pool export {0}' and 'forebay pool import {0} DISK…'",
             self.name()
         );
         self.error(ErrorKind::Suspended, "the pool has stopped writing after a failure").remedy(remedy)
@@ -322,7 +321,7 @@ impl Control {
                     && control.shared.suspend()
                 {
                     control.shared.wake_all();
-                    let message = format!("writing has stopped: a checkpoint failed ({})", error.message);
+                    let message = format!("writing has stopped: a checkpoint failed ({}). Reads continue. Restore the disks, then export and import the pool", error.message);
                     control.event(Severity::Error, "pool.suspended", control.name(), message);
                 }
                 control.ended.set(control.begun.get());

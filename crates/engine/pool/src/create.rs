@@ -52,14 +52,14 @@ fn check_spec(spec: &PoolSpec) -> Result<(), Error> {
         return Err(invalid(
             "name",
             &spec.name,
-            "a pool's name has no / and at most 63 characters",
+            "a pool's name has at most 63 characters and no /",
             "Choose another name",
         ));
     }
     check_layout(&spec.name, spec.layout, &spec.disks)?;
     if spec.paths().count() > DISKS_MAX {
         let most = format!("a pool has at most {DISKS_MAX} disks");
-        return Err(invalid("disks", &spec.name, &most, "Create two pools"));
+        return Err(invalid("disks", &spec.name, &most, "Give fewer disks, or create several pools"));
     }
     check_enclosures(&spec.name, &spec.enclosures, |path| spec.paths().any(|disk| disk == path))?;
     check_sectors(&spec.name, &spec.sectors, |path| spec.paths().any(|disk| disk == path))?;
@@ -89,7 +89,8 @@ pub(crate) fn check_layout(pool: &str, layout: Layout, disks: &[String]) -> Resu
         return Err(invalid("layout", pool, message, "Give 2 to 16 data and 1 to 3 parity disks"));
     }
     if disks.len() < layout.width() {
-        let message = format!("layout {layout} needs {} disks, {} given", layout.width(), disks.len());
+        let message =
+            format!("layout {layout} needs {} disks, and {} are given", layout.width(), disks.len());
         return Err(invalid("disks", pool, message, "Give more disks or another layout"));
     }
     Ok(())
@@ -103,12 +104,12 @@ pub(crate) fn check_enclosures(
 ) -> Result<(), Error> {
     for (path, name) in enclosures {
         if !is_disk(path) {
-            let message = format!("{path} is none of the pool's disks");
-            return Err(invalid("enclosures", pool, message, "Name disks as they are given"));
+            let message = format!("{path} is not one of the pool's disks");
+            return Err(invalid("enclosures", pool, message, "Write the path as in the list of disks"));
         }
         if Enclosure::new(name).is_none() {
             let message =
-                format!("an enclosure's name has at most {ENCLOSURE_BYTES} bytes, '{name}' has more");
+                format!("an enclosure's name has at most {ENCLOSURE_BYTES} bytes, and '{name}' has more");
             return Err(invalid("enclosures", pool, message, "Choose a shorter name"));
         }
     }
@@ -131,7 +132,7 @@ pub(crate) fn put_in_boxes<'a>(
 pub(crate) fn check_cache_disk(path: &str, disk: &Disk, shards: usize) -> Result<(), Error> {
     let (bytes, least) = (disk.geometry().size, bytes_min(shards));
     if bytes < least {
-        let message = format!("the disk has {bytes} bytes; for a cache of {shards} shards it needs {least}");
+        let message = format!("the disk has {bytes} bytes; a cache for {shards} shards needs {least} bytes");
         return Err(invalid("cache_disks", path, message, "Give a larger disk"));
     }
     Ok(())
@@ -329,8 +330,10 @@ async fn format_shards(
     }
     let (_, left) = slots.chunks(0);
     if left < spec.shards as u64 * 8 {
-        let message =
-            format!("the disks leave {left} chunks for {} shards; each needs at least 8", spec.shards);
+        let message = format!(
+            "the disks have room for {left} chunks for {} shards, and each shard needs at least 8",
+            spec.shards
+        );
         return Err(
             Error::new(ErrorKind::NoSpace, &*spec.name, message).remedy("Give larger disks or fewer shards")
         );

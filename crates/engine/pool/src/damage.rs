@@ -119,11 +119,11 @@ impl Repairs {
         self.told = Some(now);
         let disks: Vec<String> = std::mem::take(&mut self.disks).iter().map(u16::to_string).collect();
         let places = match std::mem::take(&mut self.count) {
-            1 => "a block".to_string(),
-            count => format!("{count} blocks since this was told last"),
+            1 => "1 block".to_string(),
+            count => format!("{count} blocks since the last such event"),
         };
         let on = if disks.is_empty() { String::new() } else { format!(", on disk {}", disks.join(", ")) };
-        Some(format!("a bad copy of {places} was found on reading{on}, and written anew"))
+        Some(format!("reads found bad copies and repaired them: {places}{on}"))
     }
 }
 
@@ -394,13 +394,13 @@ impl Shard {
             return;
         }
         let what = match level {
-            BLOCK => format!("bytes from {} on", index * dataset.block_bytes() as u64),
-            level => format!("a node of level {level} of the tree that says where its blocks are"),
+            BLOCK => format!("the block at byte {}", index * dataset.block_bytes() as u64),
+            level => format!("a node of level {level} of its block map"),
         };
         let pool = &self.shared.name;
         let message = format!(
-            "the scrub found that no disk has {what} right: reading it fails until it is written anew or restored from a backup. 'forebay pool \
-             status {pool} --errors' lists all that is lost, also in snapshots and clones"
+            "the scrub found {what} unrecoverable: reads of it fail until it is overwritten or restored from a backup. 'forebay pool \
+             status {pool} --errors' lists all lost data, also in snapshots and clones"
         );
         self.event(Severity::Error, "scrub.lost", &format!("{pool}/{}", self.name_of(dataset.id())), message);
     }
@@ -585,7 +585,7 @@ mod tests {
         let mut repairs = Repairs::default();
         let second = |at: u64| Nanos(at * 1_000_000_000);
         let first = repairs.add([1].into_iter(), second(1)).unwrap();
-        assert_eq!(first, "a bad copy of a block was found on reading, on disk 1, and written anew");
+        assert_eq!(first, "reads found bad copies and repaired them: 1 block, on disk 1");
         let told = (0..1000).filter(|_| repairs.add([2].into_iter(), second(30)).is_some());
         assert_eq!(told.count(), 0);
         let later = repairs.add([1].into_iter(), second(61)).unwrap();

@@ -152,7 +152,7 @@ impl Shard {
         if !matches!(error, IoError::Gone | IoError::Suspended) {
             let (object, record) = (&self.shared.name, snapshot.record.borrow());
             let message = format!(
-                "the deletion of '{}' cannot go on ({error}), and the space of what is left of it stays in use; it is tried again \
+                "the deletion of '{}' cannot continue ({error}), and the space of the remainder stays in use. It is tried again \
                  after the next import",
                 record.name
             );

@@ -81,13 +81,13 @@ pub enum IoError {
 impl fmt::Display for IoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            IoError::OutOfRange => "outside the volume, or longer than a request may be",
+            IoError::OutOfRange => "the range is outside the volume, or longer than the maximum of a request",
             IoError::NoSpace => "no space left in the pool",
             IoError::Corrupt => "stored data is damaged beyond repair",
             IoError::Io => "a disk failed the request",
             IoError::Suspended => "the pool is suspended after a disk failure",
             IoError::ReadOnly => "the pool is imported read-only",
-            IoError::Gone => "the volume is no longer there",
+            IoError::Gone => "the volume is no longer available",
             IoError::Cancelled => "the request was cancelled before it began",
         })
     }

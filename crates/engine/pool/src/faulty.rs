@@ -65,11 +65,11 @@ impl Control {
             let grade = grade(&errors, self.faulty.told(index));
             let mut remedy = match self.label.borrow().disks[index].status {
                 DiskStatus::Cache => format!(
-                    "It holds copies only. If it goes on, take it out with 'forebay disk remove {}', and add another",
+                    "It holds only copies. If errors continue, remove it with 'forebay disk remove {}' and add another disk",
                     self.disk_name(index)
                 ),
                 _ => format!(
-                    "Scrub the pool with 'forebay pool scrub {}'; if it goes on, look at cable and controller, then replace the disk",
+                    "Scrub the pool with 'forebay pool scrub {}'. If errors continue, check cable and controller, then replace the disk",
                     self.name()
                 ),
             };
@@ -86,7 +86,7 @@ impl Control {
             if self.faulty.is_worse(index, grade) {
                 let path = self.disks.borrow()[index].path.clone();
                 let message = format!(
-                    "disk {index} ({path}) {}. {remedy}. 'forebay disk clear {}' sets its counters back",
+                    "disk {index} ({path}) {}. {remedy}. 'forebay disk clear {}' resets its counters",
                     words(&errors),
                     self.disk_name(index)
                 );
@@ -104,18 +104,18 @@ impl Control {
         let is_bad = |peer: usize| self.recent_errors(peer).read_recent >= TOLD;
         if !self.can_lose(index) {
             Some(
-                "Its group cannot lose it, so it stays in service: replace it with 'forebay disk replace DISK NEW'",
+                "Its group cannot lose it, so it stays in service. Replace it with 'forebay disk replace DISK NEW'",
             )
         } else if self.is_moving() && !active(Bug::EvictsBeyondTolerance) {
-            Some("It stays in service while data moves between the disks, and is taken out then")
+            Some("It stays in service while data moves between disks, and is taken out of service after that")
         } else if self.peers(index).into_iter().any(is_bad) {
             Some(
-                "Neither could others of its group, so it stays in service: check what they share, the controller and its \
-                 cables; otherwise replace one after the other with 'forebay disk replace DISK NEW'",
+                "Other disks of its group have read errors too, so it stays in service. Check the controller and cables that they share. \
+                 Otherwise replace one disk after the other with 'forebay disk replace DISK NEW'",
             )
         } else if !self.others_answer(index).await {
             Some(
-                "Others of its group do not answer, so it stays in service: check the controller and its cables",
+                "Other disks of its group do not answer, so it stays in service. Check the controller and its cables",
             )
         } else {
             None
@@ -138,10 +138,10 @@ fn grade(errors: &ErrorCounts, before: Grade) -> Grade {
 fn words(errors: &ErrorCounts) -> String {
     let of = |count: u64, what: &str| match count {
         0 => None,
-        1 => Some(format!("{what} 1 place of late")),
-        count => Some(format!("{what} {count} places of late")),
+        1 => Some(format!("has 1 recent {what}")),
+        count => Some(format!("has {count} recent {what}s")),
     };
-    let said = [of(errors.read_recent, "could not read"), of(errors.checksum_recent, "held wrong data in")];
+    let said = [of(errors.read_recent, "read error"), of(errors.checksum_recent, "checksum error")];
     said.into_iter().flatten().collect::<Vec<_>>().join(", and ")
 }
 
@@ -184,10 +184,7 @@ mod tests {
 
     #[test]
     fn what_is_told_says_how_many() {
-        assert_eq!(words(&errors(12, 0)), "could not read 12 places of late");
-        assert_eq!(
-            words(&errors(1, 9)),
-            "could not read 1 place of late, and held wrong data in 9 places of late"
-        );
+        assert_eq!(words(&errors(12, 0)), "has 12 recent read errors");
+        assert_eq!(words(&errors(1, 9)), "has 1 recent read error, and has 9 recent checksum errors");
     }
 }

@@ -33,12 +33,12 @@ pub(crate) fn check_host(name: &str, pool: &Super, host: &Host, import: Import) 
     }
     let (id, other) = (pool.host.id, &pool.host.name);
     let message = format!(
-        "host '{other}' ({id}) had the pool last and did not export it: while it has these disks, writing to them from here destroys the pool"
+        "host '{other}' ({id}) used the pool last and did not export it: if it still uses these disks, writing to them from here destroys the pool"
     );
     Err(refuse(
         name,
         message,
-        "Export it there. If that host is down for good, import it with --force; nothing was changed",
+        "Export the pool there. If that host is down for good, import it with --force. Nothing was changed",
     ))
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn check_newest(name: &str, label: &Label, is_there: &[bool]) -> Resu
     }
     let holders: Vec<String> =
         holders.iter().map(|disk| format!("{disk} ({})", label.disks[*disk].id)).collect();
-    let message = format!("the state of the pool is on disks that are missing: {}", holders.join(", "));
+    let message = format!("the pool's current state is on disks that are missing: {}", holders.join(", "));
     Err(refuse(name, message, "Give the path of one of them"))
 }
 
@@ -63,11 +63,14 @@ impl Control {
     pub fn tell_forced(&self, pool: &Super) {
         let host = &pool.host;
         if !pool.exported && host.id != self.shared.host.id {
-            let message = format!("taken from host '{}' ({}), which had not exported it", host.name, host.id);
+            let message = format!(
+                "the pool was taken over from host '{}' ({}), which had not exported it",
+                host.name, host.id
+            );
             self.event(Severity::Warning, "pool.forced", self.name(), message);
         }
         if self.is_lost() {
-            let message = "more disks are missing than the layout can lose: what was on them cannot be read";
+            let message = "more disks are missing than the layout can lose: their data cannot be read";
             self.event(Severity::Error, "pool.forced", self.name(), message.into());
         }
     }
@@ -83,11 +86,11 @@ impl Shard {
             names.push(format!("{} more", live.len() - NAMES_MAX));
         }
         let (code, what) = match ends < was.cut {
-            true => ("log.lost", "single blocks are older than others: check what is on them"),
-            false => ("log.cut", "they are as they were a moment earlier"),
+            true => ("log.lost", "some blocks are older than others: check their data"),
+            false => ("log.cut", "their data is that of a moment earlier"),
         };
         let message = format!(
-            "the log of shard {} is lost from frame {ends} on, to frame {} at least; volumes {}: the last acknowledged writes are missing, and {what}",
+            "the log of shard {} is lost from frame {ends} to at least frame {}. Volumes {}: the last acknowledged writes are missing, and {what}",
             self.index,
             needed - 1,
             names.join(", ")

@@ -1,4 +1,4 @@
-//! Holds `docs/disk-format.md` against the code: every row of its tables must find the field's value where it says.
+//! Holds `docs/development/disk-format.md` against the code: every row of its tables must find the field's value where it says.
 
 use crate::added::Added;
 use crate::bookmarks::Gap;
@@ -29,7 +29,7 @@ use forebay_tree::{Mapped, NODE_BYTES, NodeHeader, encode_node};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const PAGE: &str = include_str!("../../../../docs/disk-format.md");
+const PAGE: &str = include_str!("../../../../docs/development/disk-format.md");
 
 /// Rows of the page's tables: table → (offset, bytes, field).
 fn tables() -> BTreeMap<String, Vec<(usize, usize, String)>> {
@@ -362,10 +362,10 @@ fn payload_dataset_node_and_frame() {
         &bytes[192..],
         &[
             ("root of the chunk table", &encoded(HOMED_REF_BYTES, |w| homed.at.encode(true, w))),
-            ("root of the catalogue", &encoded(PTR_BYTES, |w| catalog.encode(w))),
+            ("root of the catalog", &encoded(PTR_BYTES, |w| catalog.encode(w))),
             ("root of what is lost", &encoded(PTR_BYTES, |w| table.encode(w))),
             ("levels of the chunk table", &[1]),
-            ("levels of the catalogue", &[2]),
+            ("levels of the catalog", &[2]),
             ("levels of what is lost", &[3]),
             ("levels of the registry", &[4]),
             ("log tail position", &le::<8>(0x1000)),

@@ -6,7 +6,7 @@
 //! order, as by an evacuation ([`crate::evacuate`]), into chunks that are empty; where there are none, the emptiest are emptied first.
 //!
 //! Bounds: only what a volume has for itself, since a snapshot's blocks do not move; no more blocks than clients have written, and once as many as the volume has; and
-//! what is noted is forgotten where there is no room for it, until somebody reads it in sequence again. `docs/decisions/0020-gathering.md` has the reasons.
+//! what is noted is forgotten where there is no room for it, until somebody reads it in sequence again. `docs/development/decisions/0020-gathering.md` has the reasons.
 
 use crate::dataset::Dataset;
 use crate::error::IoError;

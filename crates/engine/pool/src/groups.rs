@@ -150,8 +150,8 @@ impl Control {
                 many => format!("{many} disks"),
             };
             let message = format!(
-                "a {} group can lose {}, and the pool's {there} group can lose {}: volumes lie in all groups, so all must be able to \
-                 lose as many",
+                "a {} group can lose {}, and the pool's {there} group can lose {}: a volume uses all groups, so all must be \
+                 able to lose as many",
                 add.layout,
                 losses(add.layout),
                 losses(there)
@@ -161,7 +161,7 @@ impl Control {
         }
         if (add.layout.data() > 1) != (there.data() > 1) {
             let message = format!(
-                "a {} group does not go with the pool's {there} group: groups of a pool all have parity, or none has",
+                "a {} group cannot join the pool's {there} group: either all groups of a pool have parity, or none",
                 add.layout
             );
             let remedy = match there.data() {
@@ -172,7 +172,7 @@ impl Control {
         }
         if number >= GROUPS_MAX {
             let message = format!("a pool has at most {GROUPS_MAX} groups");
-            return Err(self.invalid("layout", message, "Add the disks to a group that there is"));
+            return Err(self.invalid("layout", message, "Add the disks to an existing group"));
         }
         let numbers = self.vacant_numbers(add.disks.len())?;
         let mut disks: Vec<Disk> = Vec::with_capacity(add.disks.len());
@@ -199,9 +199,9 @@ impl Control {
             let fits = move |shard: Rc<Shard>| async move { shard.fits_into_log(1, line as usize) };
             if !self.on_shard(index, fits).await? {
                 let message = format!(
-                    "lines of this group would have {line} bytes, too many for the pool's log: it was made for smaller disks"
+                    "a stripe of this group would have {line} bytes, too many for the pool's log, which was created for smaller disks"
                 );
-                let remedy = "Give fewer data disks, or create another pool with these";
+                let remedy = "Give fewer data disks, or create another pool from these disks";
                 return Err(self.error(ErrorKind::NoSpace, message).remedy(remedy));
             }
         }

@@ -80,7 +80,7 @@ async fn settle_half(
     let result = match (half.state, theirs) {
         (DatasetState::Arriving, Some(_)) if half.is_whole() => {
             let shown = control.show_half(shard, &half, (half.name.clone(), half.id)).await;
-            shown.map(|()| format!("has arrived from pool {name}"))
+            shown.map(|()| format!("the volume has arrived from pool {name}"))
         }
         (DatasetState::Arriving, Some((index, theirs))) => {
             let back = other.show_half(index, &theirs, (theirs.name.clone(), theirs.id)).await;
@@ -88,18 +88,19 @@ async fn settle_half(
                 Ok(()) => control.delete_half(shard, &half).await,
                 Err(error) => Err(error),
             };
-            deleted
-                .map(|()| format!("a part of what came from pool {name} is lost; the volume is there again"))
+            deleted.map(|()| {
+                format!("a part of the copy from pool {name} is lost; the volume is back in that pool")
+            })
         }
         // It goes on to be live there first.
         (_, Some(_)) => return,
         (DatasetState::Arriving, None) if !half.is_whole() || is_volume_here(&control.rt, &half) => {
             let deleted = control.delete_half(shard, &half).await;
-            deleted.map(|()| format!("a move from pool {name} had not ended; what it brought is deleted"))
+            deleted.map(|()| format!("a move from pool {name} was interrupted; its copy here was deleted"))
         }
         (DatasetState::Moved, None) if is_volume_here(&control.rt, &half) => {
             let deleted = control.delete_half(shard, &half).await;
-            deleted.map(|()| format!("has moved from here to pool {name}; its space here comes back"))
+            deleted.map(|()| format!("the volume has moved to pool {name}; its space here is being freed"))
         }
         _ => {
             let told = [control.id(), other.id()].map(Some).contains(&imported);
@@ -109,7 +110,7 @@ async fn settle_half(
     match result {
         Ok(message) => control.event(Severity::Info, "volume.move_settled", &object, message),
         Err(error) => {
-            let message = format!("a move that had not ended cannot be settled: {error}");
+            let message = format!("an interrupted move cannot be settled: {error}");
             control.event(Severity::Warning, "volume.move_left", &object, message);
         }
     }
@@ -121,19 +122,19 @@ impl Control {
         let message = if half.state == DatasetState::Arriving {
             let place = Place { shard, id: placeholder(half.id) };
             self.names.borrow_mut().insert_new(&half.name, place);
-            "a move to this pool had not ended"
+            "a move to this pool was interrupted"
         } else {
-            "it has moved to another pool, where it may not be live yet"
+            "the volume has moved to another pool, where it may not be available yet"
         };
         if told {
             let message = match other {
                 Some(other) => format!(
-                    "{message}; the other pool, {}, has nothing of it, nor has any that is imported. Make a volume of what is here, or give \
-                     it up: see 'forebay volume moves'",
+                    "{message}. The other pool, {}, has no copy of it, and no other imported pool has one. Keep the copy here as a volume, or \
+                     abandon it: see 'forebay volume moves'",
                     other.name()
                 ),
                 None => format!(
-                    "{message}; the other pool, {}, decides what becomes of it: import that one, too. If it is lost for good, see 'forebay \
+                    "{message}. The other pool, {}, decides which copy stays: import that pool too. If it is lost for good, see 'forebay \
                      volume moves'",
                     half.peer
                 ),
@@ -193,19 +194,23 @@ impl Control {
         halves.retain(|(_, record)| record.name == name || record.id.to_string() == name);
         let refused = |kind, message| {
             Error::new(kind, self.object(name), message)
-                .remedy("List what moves have left with 'forebay volume moves', and name it by its UUID")
+                .remedy("List interrupted moves with 'forebay volume moves', and name the volume by its UUID")
         };
         if halves.len() > 1 {
-            return Err(refused(ErrorKind::Conflict, "moves have left more than one volume of this name"));
+            return Err(refused(
+                ErrorKind::Conflict,
+                "more than one interrupted move has a volume of this name",
+            ));
         }
-        let missing = || refused(ErrorKind::NotFound, "no move has left anything of this name");
+        let missing = || refused(ErrorKind::NotFound, "no interrupted move has a volume of this name");
         let found = halves.pop().ok_or_else(missing)?;
         let Some(other) = registry(&self.rt).control(found.1.peer) else { return Ok(found) };
         let is_nowhere = is_settled(&other) && !is_volume_here(&self.rt, &found.1);
         if is_nowhere && self.counterpart(&found.1, &other).await?.is_none() {
             return Ok(found);
         }
-        let message = format!("pool {}, which decides what becomes of it, is imported", other.name());
+        let message =
+            format!("the other pool of the move, {}, is imported and decides which copy stays", other.name());
         Err(Error::new(ErrorKind::Conflict, self.object(name), message)
             .remedy("Restore that pool's disks if it has stopped writing, then export and import it"))
     }
@@ -215,9 +220,9 @@ impl Control {
         let (shard, half) = self.lone_half(name).await?;
         let object = self.object(name);
         if half.state == DatasetState::Arriving && !half.is_whole() {
-            let message = "only a part of the volume has arrived";
+            let message = "only a part of the volume was copied here";
             return Err(Error::new(ErrorKind::Unsafe, object, message)
-                .remedy("Import the pool that it comes from, or give it up: forebay volume abandon VOLUME"));
+                .remedy("Import the pool that it comes from, or abandon it: forebay volume abandon VOLUME"));
         }
         let name = new_name.unwrap_or_else(|| half.name.clone());
         self.check_new_name(&name)?;
@@ -282,9 +287,9 @@ impl Control {
         let own = placeholder(half.id);
         let is_taken = self.names.borrow().get(&name).is_some_and(|place| place.id != own);
         if is_taken || self.projects.borrow().contains_key(&name) {
-            let message = "another volume, or a project, has this name";
+            let message = "another volume or a project has this name";
             return Err(Error::new(ErrorKind::Conflict, self.object(&name), message)
-                .remedy("Delete that one, or give this one another name with '--as'"));
+                .remedy("Delete that one, or give this volume another name with '--as'"));
         }
         let placeholder = self.names.borrow().of(own).cloned();
         placeholder.iter().for_each(|name| self.names.borrow_mut().remove(name));

@@ -204,8 +204,8 @@ impl Control {
         let progress = progress.get_or_insert_with(|| Healing::since(self.rt.wall()));
         progress.blocked.clone_from(&why);
         if !why.is_empty() && self.healer.told.replace(why.clone()) != why {
-            let message = format!("{} MiB cannot move: {why}", progress.bytes_left.div_ceil(MIB));
-            self.event(Severity::Warning, "pool.healing_blocked", self.name(), message);
+            let message = format!("{} MiB cannot be moved: {why}", progress.bytes_left.div_ceil(MIB));
+            self.event(Severity::Warning, "pool.rebuild_blocked", self.name(), message);
         }
     }
 
@@ -276,8 +276,7 @@ impl Control {
             if self.activate_spare().await? {
                 return Ok(Round::Moved);
             }
-            let why =
-                "no other disk of the group has room; add a disk, or replace the one that failed or leaves";
+            let why = "no other disk of the group can take the data; add a disk, or replace the one that failed or is being removed";
             return Ok(Round::Blocked(why.into()));
         }
         self.carry_out(plans).await
@@ -435,7 +434,7 @@ impl Control {
         let lost: u64 = all().map(|moved| moved.lost).sum();
         if lost > 0 {
             let message = format!(
-                "{lost} bytes of disk could not be rebuilt: too little of their lines is left. Reads of what was there fail until \
+                "{lost} bytes of disk could not be rebuilt: too few disks of their stripes can be read. Reads of this data fail until \
                  it is overwritten or restored from a backup"
             );
             self.event(Severity::Error, "pool.rebuild_lost", self.name(), message);
@@ -475,14 +474,15 @@ impl Control {
         .await?;
         let path = self.disks.borrow()[index].path.clone();
         let (code, message) = match (is_failed, has_heir) {
-            (true, true) => {
-                ("disk.resilvered", format!("what disk {index} ({path}) missed has been copied to it"))
-            }
+            (true, true) => (
+                "disk.resilvered",
+                format!("disk {index} ({path}) is resilvered: all data that it missed was copied to it"),
+            ),
             (true, false) => {
-                ("disk.rebuilt", format!("all that was on disk {index} ({path}) has been rebuilt on others"))
+                ("disk.rebuilt", format!("all data of disk {index} ({path}) has been rebuilt on other disks"))
             }
             (false, _) => {
-                ("disk.removed", format!("disk {index} ({path}) is empty and no part of the pool any more"))
+                ("disk.removed", format!("disk {index} ({path}) is empty and no longer part of the pool"))
             }
         };
         self.event(Severity::Info, code, &self.disk_name(index), message);

@@ -371,12 +371,12 @@ impl Engine {
                 }
                 Probe::Blank(_, Some(LabelError::TooOld { version })) => {
                     let message = format!(
-                        "its label has version {version}: a development version of forebay wrote it, whose pools are not imported any more"
+                        "its label has version {version}: a development version of forebay wrote it, whose pools can no longer be imported"
                     );
                     return Err(refuse(
                         path,
                         message,
-                        "Copy what is on it elsewhere with the version that wrote it, then create the pool anew with --force",
+                        "Copy its data elsewhere with the version that wrote it, then create the pool again with --force",
                     ));
                 }
                 Probe::Blank(..) => {}
@@ -392,11 +392,11 @@ impl Engine {
         if let Some(control) = running {
             let own = found.iter().find(|disk| disk.label.pool == control.id());
             let message = match own.filter(|_| control.name() != name) {
-                Some(disk) => format!("the pool is imported already, and {} is its disk", disk.path),
+                Some(disk) => format!("the pool is imported already, and {} is one of its disks", disk.path),
                 None => "the pool is imported already".to_string(),
             };
             let remedy = format!(
-                "'forebay pool status {0}' shows it; to take back a disk of it that is out: forebay disk online {0}/NUMBER --path PATH",
+                "'forebay pool status {0}' shows it. To bring back a disk that is out of service: forebay disk online {0}/NUMBER --path PATH",
                 control.name()
             );
             return Err(Error::new(ErrorKind::Conflict, control.name(), message).remedy(remedy));
@@ -537,10 +537,10 @@ impl Engine {
             }
             control.watch_disks();
             for (index, path) in &stale {
-                let message = format!("{path} has stale contents and is left out");
+                let message = format!("{path} has stale contents and is not used");
                 control.event(Severity::Warning, "disk.stale", &control.disk_name(*index), message);
             }
-            let message = format!("imported to be read only, from checkpoint {generation}");
+            let message = format!("the pool was imported read-only, from checkpoint {generation}");
             control.event(Severity::Info, "pool.imported", control.name(), message);
             return Ok(control);
         }
@@ -586,12 +586,15 @@ impl Engine {
                 continue;
             }
             let message = match control.come_back(index, &path).await {
-                Ok(()) => format!("{path} returned with stale contents, and is given what it missed"),
-                Err(error) => format!("{path} returned with stale contents and is left out: {error}"),
+                Ok(()) => format!(
+                    "{path} returned with stale contents, and the data that it missed is copied to it"
+                ),
+                Err(error) => format!("{path} returned with stale contents and is not used: {error}"),
             };
             control.event(Severity::Warning, "disk.stale", &control.disk_name(index), message);
         }
-        let message = format!("imported as incarnation {incarnation} from checkpoint {generation}");
+        let message =
+            format!("the pool was imported as incarnation {incarnation}, from checkpoint {generation}");
         control.event(Severity::Info, "pool.imported", control.name(), message);
         Ok(control)
     }

@@ -336,7 +336,7 @@ pub(crate) async fn read_items<'a>(
     let most = (pool, shard, Table::Registry, leaves_max() as usize);
     let stored = match read_table(array, most, root, slots, lost).await {
         Ok(stored) if stored.tree.all().all(|(_, ptr)| is_node_place(ptr, &chunk)) => stored,
-        Ok(_) => return (Items::unknown(root, &chunk), Some("a node is where none can be".into())),
+        Ok(_) => return (Items::unknown(root, &chunk), Some("a node is in an invalid place".into())),
         Err(error) => return (Items::unknown(root, &chunk), Some(error)),
     };
     // What cannot be read may be anything: it is freed only if nothing else of the table is there.
@@ -344,7 +344,7 @@ pub(crate) async fn read_items<'a>(
     let can_be = |(_, ptr): &&(Place, Ptr)| is_node_place(ptr, &chunk) && places.insert(ptr.addr());
     let lost: Vec<(Place, Ptr)> = stored.lost.iter().filter(can_be).copied().collect();
     let (items, is_whole) = Items::load(&stored.leaves, &lost, stored.tree);
-    let why = (!is_whole).then(|| "it has items that are impossible, or of which pieces are missing".into());
+    let why = (!is_whole).then(|| "it has invalid items, or items with missing pieces".into());
     (items, first.take().or(why))
 }
 
@@ -407,13 +407,14 @@ impl Control {
     async fn put_items(&self, changes: ItemChanges) -> Result<(), Error> {
         let object = self.name();
         let invalid = |message: String| {
-            Err(Error::new(ErrorKind::Invalid("key"), object, message).remedy("Put less at once"))
+            Err(Error::new(ErrorKind::Invalid("key"), object, message)
+                .remedy("Change fewer or smaller items at once"))
         };
         let length = |value: &Option<Vec<u8>>| value.as_ref().map_or(0, Vec::len);
         if let Some((key, value)) = changes.iter().find(|(key, value)| !is_possible(key.len(), length(value)))
         {
             return invalid(format!(
-                "an item of the registry has a key of {} bytes and a value of {}; there can be 1 to {ITEM_KEY_MAX}, and {ITEM_VALUE_MAX}",
+                "a registry item has a key of {} bytes and a value of {}; a key has 1 to {ITEM_KEY_MAX} bytes, and a value at most {ITEM_VALUE_MAX}",
                 key.len(),
                 length(value)
             ));
@@ -421,7 +422,7 @@ impl Control {
         let bytes: usize = changes.iter().map(|(key, value)| key.len() + length(value)).sum();
         if bytes > ITEMS_PUT_MAX || changes.len() > ITEMS_CHANGED_MAX {
             return invalid(format!(
-                "{} items of the registry are to change at once, with {bytes} bytes; there can be {ITEMS_CHANGED_MAX}, with {ITEMS_PUT_MAX}",
+                "the request changes {} registry items with {bytes} bytes; the maximum is {ITEMS_CHANGED_MAX} items with {ITEMS_PUT_MAX} bytes",
                 changes.len()
             ));
         }
@@ -430,8 +431,8 @@ impl Control {
         let done = self.on_shard(ITEMS_SHARD, put).await?.map_err(failed)?;
         done.map_err(|bytes| {
             let message =
-                format!("the pool's registry would take {bytes} bytes; there can be {ITEMS_BYTES_MAX}");
-            let remedy = "Delete hosts, mappings or levels that are not used";
+                format!("the pool's registry would take {bytes} bytes; its maximum is {ITEMS_BYTES_MAX}");
+            let remedy = "Delete unused hosts, mappings or service levels";
             Error::new(ErrorKind::NoSpace, object, message).remedy(remedy)
         })
     }

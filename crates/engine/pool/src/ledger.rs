@@ -307,8 +307,8 @@ impl Control {
                 if breach.seconds == 0
                     && broken.remove(&wished.id).is_some_and(|breach| breach.told.is_some())
                 {
-                    let message = format!("has what it was promised again: {}", wished.level);
-                    self.event(Severity::Info, "level.kept", &self.object(&wished.name), message);
+                    let message = format!("the volume meets its service level again: {}", wished.level);
+                    self.event(Severity::Info, "level.met", &self.object(&wished.name), message);
                 }
             }
         }
@@ -317,11 +317,14 @@ impl Control {
     fn tell_broken(&self, wished: &Wished, account: &Account, why: &str, remedy: &str) {
         let rate = u128::from(account.done) * 1_000_000_000 / u128::from(account.span);
         let got = match account.timed {
-            0 => format!("got none, and {} requests wait", account.open),
-            _ => format!("got {rate} requests/s, 99 of 100 within {:.1} ms", account.p99 as f64 / 1e6),
+            0 => format!("completed no request, and {} wait", account.open),
+            _ => format!("completed {rate} IOPS with a p99 of {:.1} ms", account.p99 as f64 / 1e6),
         };
-        let message = format!("was promised {}, and {got}; {why}: {remedy}", wished.level);
-        self.event(Severity::Warning, "level.violated", &self.object(&wished.name), message);
+        let message = format!(
+            "the volume missed its service level ({}): it {got}. Cause: {why}. Remedy: {remedy}",
+            wished.level
+        );
+        self.event(Severity::Warning, "level.missed", &self.object(&wished.name), message);
     }
 
     /// A cause in words, and what can be done about it.
@@ -330,30 +333,31 @@ impl Control {
         match cause {
             Cause::Neighbour(name) => (
                 format!("the disks were busy with volume {}", self.object(name)),
-                "give that a ceiling, or this one a more critical level".into(),
+                "limit that volume, or give this one a more critical level".into(),
             ),
             Cause::Task(task) => (
-                format!("the disks were busy with the pool's own work: {}", task.name()),
-                "it passes when that is done".into(),
+                format!("the disks were busy with background work: {}", task.name()),
+                "wait until that work is complete".into(),
             ),
             Cause::Disk(disk) => (
-                format!("disk {} is far slower than others of its group", self.object(&disk.to_string())),
-                "replace it if it stays so".into(),
+                format!("disk {} is far slower than the others of its group", self.object(&disk.to_string())),
+                "replace it if it stays slow".into(),
             ),
             Cause::Disks => (
-                "the disks do less than they were measured to do".into(),
+                "the disks are slower than they were measured".into(),
                 format!(
-                    "check them and their controller, then measure again with 'forebay pool calibrate {}'",
+                    "check the disks and their controller, then measure again with 'forebay pool calibrate {}'",
                     self.name()
                 ),
             ),
             Cause::CacheMiss => words(
-                "the disks take that long by themselves",
-                "add memory or faster disks, or give it a level that these can keep",
+                "the disks take that long even without other load",
+                "add memory or faster disks, or give the volume a level that these disks can meet",
             ),
-            Cause::Itself => {
-                words("it asked for more than the pool has", "add disks, or give it a lower level")
-            }
+            Cause::Itself => words(
+                "the volume asked for more than the pool can do",
+                "add disks, or give the volume a lower level",
+            ),
         }
     }
 }

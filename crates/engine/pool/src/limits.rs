@@ -40,11 +40,11 @@ impl Shard {
         self.limit_told.set(before.next(datasets, datasets_max(), !has_room));
         let (severity, code, consequence) = match self.limit_told.get() {
             now if now <= before => return has_room,
-            Told::Reached => (Severity::Error, "pool.limit_reached", "none can be created there"),
-            _ => (Severity::Warning, "pool.limit_near", "when it has them all, none can be created there"),
+            Told::Reached => (Severity::Error, "pool.limit_reached", "no more can be created there"),
+            _ => (Severity::Warning, "pool.limit_near", "at the maximum, no more can be created there"),
         };
         let message = format!(
-            "shard {} has {datasets} of the {} volumes, snapshots and clones that it has room for; {consequence}",
+            "shard {} has {datasets} of at most {} volumes, snapshots and clones; {consequence}",
             self.index,
             datasets_max()
         );
@@ -60,14 +60,14 @@ impl Control {
             return Ok(());
         }
         let message = format!(
-            "shard {shard} has room for {} volumes, snapshots and clones, those that are being deleted among them, and {more} more \
+            "shard {shard} has room for {} volumes, snapshots and clones, including those being deleted, and {more} more \
              would be too many",
             datasets_max()
         );
         let remedy = match self.trash.is_empty() {
             true => "Delete snapshots or volumes, or use another pool",
             false => {
-                "Purge volumes in the trash, which count as well; delete snapshots or volumes; or use another pool"
+                "Purge volumes in the trash, which count too, delete snapshots or volumes, or use another pool"
             }
         };
         Err(Error::new(ErrorKind::NoSpace, object, message).remedy(remedy))

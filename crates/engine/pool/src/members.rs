@@ -80,8 +80,8 @@ impl Control {
                 && (name.parse() == Ok(*index) || id == Some(entry.id) || disks[*index].path == name)
         };
         (0..disks.len()).find(is_it).ok_or_else(|| {
-            self.error(ErrorKind::NotFound, format!("it has no disk '{name}'")).remedy(format!(
-                "'forebay disk list --pool {}' shows them; name one by number, path or id",
+            self.error(ErrorKind::NotFound, format!("the pool has no disk '{name}'")).remedy(format!(
+                "'forebay disk list --pool {}' shows its disks; name one by number, path or id",
                 self.name()
             ))
         })
@@ -133,17 +133,17 @@ impl Control {
             (Some(group), _)
                 if self.label.borrow().groups.get(usize::from(group)).is_some_and(|g| g.leaving) =>
             {
-                Err(self.error(ErrorKind::Conflict, format!("group {group} is leaving the pool")))
+                Err(self.error(ErrorKind::Conflict, format!("group {group} is being removed from the pool")))
             }
             (Some(group), _) => {
-                let message = format!("it has no data group {group}");
+                let message = format!("the pool has no data group {group}");
                 Err(self.invalid("group", message, "See its groups with 'forebay pool status'"))
             }
             (None, [first, rest @ ..]) if add.purpose != Purpose::Data || rest.is_empty() => Ok(*first),
             (None, _) => {
                 let names: Vec<String> = groups.iter().map(u16::to_string).collect();
-                let message = format!("it has several groups for data: {}", names.join(", "));
-                Err(self.invalid("group", message, "Say which one the disks join, with --group"))
+                let message = format!("the pool has several data groups: {}", names.join(", "));
+                Err(self.invalid("group", message, "Choose the group that the disks join, with --group"))
             }
         }
     }
@@ -171,7 +171,7 @@ impl Control {
         let slots = slots_of(disk, &self.label.borrow().groups[usize::from(group)]);
         let slots = slots.map_err(|_| {
             let message =
-                format!("the disk has {} bytes, not enough for one slot of the group", disk.geometry().size);
+                format!("the disk has {} bytes, which is too small for the group", disk.geometry().size);
             Error::new(ErrorKind::Invalid("disks"), path, message).remedy("Give a larger disk")
         })?;
         Ok(DiskEntry { slots, sector_physical, ..describe(&self.rt, group, disk) })
@@ -230,7 +230,7 @@ impl Control {
         let what = match entry.status {
             DiskStatus::Spare => "as a spare",
             DiskStatus::Cache => "as a cache",
-            _ => "and serves",
+            _ => "and is in service",
         };
         let message = format!("disk {index} ({path}) joined the pool {what}");
         self.event(Severity::Info, "disk.added", &self.disk_name(index), message);
@@ -248,12 +248,12 @@ impl Control {
         let numbers: Vec<usize> = (0..DISKS_MAX).filter(is_vacant).take(count).collect();
         if numbers.len() < count {
             let message = format!(
-                "a pool has at most {DISKS_MAX} disks; numbers are left for {} more, and {count} are given",
+                "a pool has at most {DISKS_MAX} disks; numbers are free for {} more disks, and {count} are given",
                 numbers.len()
             );
             return Err(self
                 .error(ErrorKind::NoSpace, message)
-                .remedy("Export and import the pool: that frees the numbers of disks that left"));
+                .remedy("Export and import the pool: that frees the numbers of removed disks"));
         }
         Ok(numbers)
     }
@@ -346,7 +346,7 @@ impl Control {
         let index = self.find_disk(old)?;
         if !self.label.borrow().disks[index].counts() {
             let remedy = "Add the new disk with 'forebay pool add POOL DISK…'";
-            return Err(self.refused(index, "nothing is on this disk", remedy));
+            return Err(self.refused(index, "this disk holds no data and cannot be replaced", remedy));
         }
         self.check_group_stays(index)?;
         Ok(index)
@@ -391,7 +391,7 @@ impl Control {
         let label = self.label.borrow();
         let group = label.disks[disk].group;
         if label.groups[usize::from(group)].leaving {
-            let message = format!("its group {group} is leaving the pool, and the disk with it");
+            let message = format!("its group {group} is being removed from the pool, and the disk with it");
             return Err(Error::new(ErrorKind::Conflict, self.disk_name(disk), message));
         }
         Ok(())
@@ -422,11 +422,11 @@ impl Control {
         if stranded > 0 {
             let mib = |slots: usize| (slots as u64 * group.slot_bytes).div_ceil(MIB);
             let message = format!(
-                "{} MiB of it are in use, and the others of its group have no room for {} MiB of them",
+                "{} MiB of the disk are in use, and the other disks of its group have no room for {} MiB of that",
                 mib(chunks.len()),
                 mib(stranded)
             );
-            return Err(self.refused(index, message, "Add a disk to the group, or delete volumes, first"));
+            return Err(self.refused(index, message, "First add a disk to the group, or delete volumes"));
         }
         Ok(chunks.len() as u64 * group.slot_bytes)
     }
@@ -445,7 +445,7 @@ impl Control {
         }
         self.let_go(index).await;
         let message =
-            format!("disk {index} ({}) is no part of the pool any more", self.disks.borrow()[index].path);
+            format!("disk {index} ({}) is no longer part of the pool", self.disks.borrow()[index].path);
         self.event(Severity::Info, "disk.removed", &self.disk_name(index), message);
         Ok(())
     }
@@ -466,9 +466,9 @@ impl Control {
             let label = self.label.borrow();
             let entry = &label.disks[index];
             if entry.status == DiskStatus::Cache {
-                let message = format!("disk {index} holds copies only, and does not have to come back");
+                let message = format!("disk {index} is a cache disk with copies only, and cannot go offline");
                 return Err(self.error(ErrorKind::Conflict, message).remedy(
-                    "Take it out with 'forebay disk remove DISK'; 'forebay pool add POOL DISK --cache' adds it again",
+                    "Remove it with 'forebay disk remove DISK'; 'forebay pool add POOL DISK --cache' adds it again",
                 ));
             }
             if !matches!(entry.status, DiskStatus::Online | DiskStatus::Leaving) {
@@ -481,7 +481,7 @@ impl Control {
             let out = label.disks.iter().filter(is_out).count();
             if out >= usize::from(group.redundancy) {
                 let message = format!(
-                    "{out} disks of its group are out already, and the layout can lose {}",
+                    "{out} disks of its group are already out of service, and the layout can lose {}",
                     group.redundancy
                 );
                 return Err(self.refused(
@@ -503,7 +503,7 @@ impl Control {
         if self.shared.is_suspended() {
             return Err(self.suspended());
         }
-        let message = format!("disk {index} was taken out of service; what is written now it will miss");
+        let message = format!("disk {index} was taken out of service and misses all writes from now on");
         self.event(Severity::Warning, "disk.offline", &self.disk_name(index), message);
         Ok(())
     }
@@ -532,12 +532,12 @@ impl Control {
     fn returning(&self, disk: &str, path: Option<&str>) -> Result<(usize, String), Error> {
         let index = self.find_disk(disk)?;
         if self.label.borrow().disks[index].status.in_service() {
-            return Err(self.error(ErrorKind::Conflict, format!("disk {index} is in service")));
+            return Err(self.error(ErrorKind::Conflict, format!("disk {index} is already in service")));
         }
         let path = path.map_or_else(|| self.disks.borrow()[index].path.clone(), str::to_string);
         if path.is_empty() {
             let remedy =
-                format!("Say where it is now: forebay disk online {} --path PATH", self.disk_name(index));
+                format!("Give its current path: forebay disk online {} --path PATH", self.disk_name(index));
             return Err(self
                 .error(ErrorKind::Conflict, format!("disk {index} was not found when the pool was imported"))
                 .remedy(remedy));
@@ -550,7 +550,7 @@ impl Control {
         if !self.owes(identity).await {
             return Ok(());
         }
-        let message = "requests from before it was taken out are still with the disk";
+        let message = "the disk still owes answers to requests from before it was taken out of service";
         let remedy = "Try again when it has answered them, or replace it: 'forebay disk replace DISK NEW'";
         Err(self.refused(index, message, remedy))
     }
@@ -559,7 +559,7 @@ impl Control {
     async fn check_returning(&self, index: usize, path: &str) -> Result<Disk, Error> {
         let old = self.label.borrow().disks[index];
         if old.slots == 0 {
-            let message = "it was a spare or a cache disk, and nothing was on it";
+            let message = "it was a spare or a cache disk, and held no data of its own";
             return Err(self.refused(
                 index,
                 message,
@@ -574,30 +574,29 @@ impl Control {
             Probe::Labelled(found) => found,
             Probe::Unopened(error) => return Err(open_error(path, &error)),
             Probe::Blank(..) => {
-                let message = format!("{path} has no pool's label: it is another disk, or was overwritten");
-                return Err(self.refused(index, message, "Put it in with 'forebay disk replace DISK NEW'"));
+                let message = format!("{path} has no pool label: it is another disk, or was overwritten");
+                return Err(self.refused(index, message, "Use it as new: 'forebay disk replace DISK NEW'"));
             }
         };
         let own = found.label.disks.get(usize::from(found.label.disk)).map(|own| own.id);
         if found.label.pool != self.id() || own != Some(old.id) {
             let message = format!("{path} is another disk: {}/{}", found.label.pool_name, found.label.disk);
-            return Err(self.refused(index, message, "Give the path where the disk is now"));
+            return Err(self.refused(index, message, "Give the current path of the disk"));
         }
         // After an import it is known by its label only.
         self.check_owed(index, found.disk.geometry().identity).await?;
         if found.disk.geometry().size < old.size {
             let message = format!(
-                "{path} has shrunk: {} bytes where {} are in use",
+                "{path} has shrunk: it has {} bytes, and the pool uses {}",
                 found.disk.geometry().size,
                 old.size
             );
-            return Err(self.refused(index, message, "Put in another with 'forebay disk replace DISK NEW'"));
+            return Err(self.refused(index, message, "Replace it: 'forebay disk replace DISK NEW'"));
         }
         if has_parted(&found.label, &self.label.borrow()) {
-            let message =
-                format!("{path} and the pool each went on without the other: their contents have parted");
-            let remedy = "If it has what is wanted, export the pool, and import from this disk without those that went on. \
-                          Otherwise put it in as new with 'forebay disk replace DISK NEW --force'";
+            let message = format!("{path} and the pool were used separately: their contents have diverged");
+            let remedy = "To keep this disk's data, export the pool and import it from this disk, without the disks in service now. \
+                          To discard its data, use it as a new disk: 'forebay disk replace DISK NEW --force'";
             return Err(self.refused(index, message, remedy));
         }
         Ok(found.disk)
@@ -624,7 +623,7 @@ impl Control {
         let index = self.find_disk(disk)?;
         let handle = self.disks.borrow()[index].disk.clone();
         let handle =
-            handle.ok_or_else(|| self.error(ErrorKind::NotFound, format!("disk {index} is not there")))?;
+            handle.ok_or_else(|| self.error(ErrorKind::NotFound, format!("disk {index} is missing")))?;
         let (begin, second) = (self.rt.now(), Duration::from_secs(1));
         let places = (handle.geometry().size / MIB).max(1);
         while self.rt.now().since(begin) < duration.as_nanos() as u64 && !self.closing.get() {

@@ -88,7 +88,7 @@ impl Control {
             }
         }
         if good == 0 {
-            return Err(self.error(ErrorKind::Io, "no disk took the superblock"));
+            return Err(self.error(ErrorKind::Io, "the superblock could not be written to any disk"));
         }
         self.generation.set(generation);
         self.clock_stored.set(begun);
@@ -160,11 +160,13 @@ impl Control {
         let failed = (0..disks.len()).filter(|index| self.shared.healths[*index].is_failed());
         let named = |index: usize| format!("{index} {}", disks[index].path).trim_end().to_string();
         let failed: Vec<String> = failed.map(named).collect();
-        let message =
-            format!("more of its disks are missing or fail than the layout can lose: {}", failed.join(", "));
+        let message = format!(
+            "more of its disks are missing or failed than the layout can lose: {}",
+            failed.join(", ")
+        );
         Err(self
             .error(ErrorKind::Io, message)
-            .remedy("See to these disks, or give the paths of the missing ones"))
+            .remedy("Check these disks, or give the paths of the missing ones"))
     }
 
     /// Whether a disk has failed, and the labels do not say so.
@@ -252,10 +254,10 @@ impl Control {
             let is_new = is_out && !self.shared.recorded[index].swap(true, Ordering::AcqRel);
             let lost = match disk.status {
                 DiskStatus::Failed if self.shared.healths[index].is_shrunk() => {
-                    "it has become shorter than it was. Restore its size and bring it back with 'forebay disk online DISK', or replace it"
+                    "it has shrunk. Restore its size and bring it back with 'forebay disk online DISK', or replace it"
                 }
                 DiskStatus::Failed => "its contents are stale",
-                _ => "nothing is lost with it",
+                _ => "no data is lost with it",
             };
             if is_new && disk.status != DiskStatus::Offline {
                 let path = self.disks.borrow()[index].path.clone();
@@ -291,7 +293,7 @@ impl Control {
         let mut again = false;
         for (index, result) in join_all(repairs).await.into_iter().flatten() {
             if result.is_ok() {
-                let message = format!("a bad copy of the label of disk {index} was written anew");
+                let message = format!("a bad copy of the label of disk {index} was repaired");
                 self.event(Severity::Warning, "label.repaired", &self.disk_name(index), message);
             }
             again |= self.write_ended(index, result);
@@ -309,8 +311,8 @@ impl Control {
     fn suspend_lost(&self) {
         if self.shared.suspend() {
             self.shared.wake_all();
-            let message = "writing has stopped: more disks failed than the layout can lose. What they still have can be read. Restore the disks \
-                 (where a file system under them is full, make room), then export and import the pool";
+            let message = "writing has stopped: more disks failed than the layout can lose. Data on the remaining disks can still be read. Restore the disks \
+                 (make room where a file system under them is full), then export and import the pool";
             self.event(Severity::Error, "pool.suspended", self.name(), message.into());
         }
     }

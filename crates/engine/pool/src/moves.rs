@@ -47,7 +47,7 @@ impl Control {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Conflict, self.object(&name), "the volume is being moved to another pool")
-            .remedy("Wait until it is there, or cancel the move ('forebay task list')"))
+            .remedy("Wait until the move is complete, or cancel it ('forebay task list')"))
     }
 
     /// Calls off all moves to and from this pool, and waits until they are over.
@@ -97,11 +97,11 @@ impl Move {
         }
         if to.is_none() {
             let message = format!(
-                "pool {} has no shard on core {core}, where the volume's clients are, with room for one more volume",
+                "pool {} has no shard with room for another volume on core {core}, which serves the volume's clients",
                 one.target.name()
             );
             return Err(conflict(message).remedy(
-                "Move it while no client uses it: with 'forebay snapshot send SNAPSHOT' and 'forebay snapshot receive VOLUME'",
+                "While no client uses the volume, copy it with 'forebay snapshot send SNAPSHOT' and 'forebay snapshot receive VOLUME'",
             ));
         }
         one.refuse_now()?;
@@ -113,20 +113,20 @@ impl Move {
         };
         let (record, (snapshots, bookmarks)) = one.source.on_volume(&one.name, look).await?;
         if snapshots > 0 {
-            return Err(conflict(format!("it has {snapshots} snapshots, which do not move with it")).remedy(
-                "Delete them first; or copy the volume with its snapshots by 'forebay snapshot send SNAPSHOT' and 'forebay snapshot receive VOLUME'",
+            return Err(conflict(format!("the volume has {snapshots} snapshots, which do not move with it")).remedy(
+                "Delete them first, or copy the volume with its snapshots by 'forebay snapshot send SNAPSHOT' and 'forebay snapshot receive VOLUME'",
             ));
         }
         if bookmarks > 0 {
-            let message = format!("it has {bookmarks} bookmarks, which do not move with it");
+            let message = format!("the volume has {bookmarks} bookmarks, which do not move with it");
             return Err(conflict(message).remedy(
-                "Delete them with 'forebay bookmark delete BOOKMARK': in the other pool, the first stream of it is a whole one",
+                "Delete them with 'forebay bookmark delete BOOKMARK'. The first stream from the other pool is then a whole one",
             ));
         }
         let damaged = one.source.volume_brief(&one.name).await?.damaged;
         if damaged > 0 {
             let message = format!(
-                "{} KiB of it are lost, and cannot be copied to pool {}",
+                "{} KiB of the volume are unrecoverable and cannot be copied to pool {}",
                 damaged.div_ceil(1024),
                 one.target.name()
             );
@@ -136,7 +136,7 @@ impl Move {
         let (stored, free) = (record.mapped.units as u64 * UNIT, status.free.saturating_sub(status.reserved));
         if stored > free {
             let message = format!(
-                "it does not fit into pool {}: it has {} MiB, and {} MiB are free there",
+                "the volume does not fit into pool {}: it has {} MiB, and {} MiB are free there",
                 one.target.name(),
                 stored >> 20,
                 free >> 20
@@ -160,7 +160,7 @@ impl Move {
         if self.target.names.borrow().contains_key(&self.name) {
             let message = format!("pool {} has a volume of this name", self.target.name());
             return Err(self.error(ErrorKind::Conflict, message).remedy(
-                "Delete that one, or move it away; it is in 'forebay volume list' or, when a move has left it, in 'forebay volume moves'",
+                "Delete or move that volume. 'forebay volume list' shows it; after an interrupted move, 'forebay volume moves' does",
             ));
         }
         Ok(())
@@ -229,7 +229,7 @@ impl Move {
     }
 
     fn not_held(&self, format: VolumeFormat, refusal: Refusal) -> Error {
-        let why = format!("it cannot be {} in pool {}", format.name(), self.target.name());
+        let why = format!("the volume cannot be {} in pool {}", format.name(), self.target.name());
         self.target.not_reserved(&self.name, &why, &self.source.make_thin(&self.name), refusal)
     }
 
@@ -314,11 +314,11 @@ impl Move {
     }
 
     fn tell(&self, halt: Halt) -> Error {
-        let stays = "The volume is where it was";
+        let stays = "The volume stays in its pool";
         let failed = |control: &Control, error: IoError| {
             let pool = control.name();
             let error = control.io_error(&self.name, error);
-            let message = format!("the move ended, since pool {pool} could not go on: {}", error.message);
+            let message = format!("the move stopped because pool {pool} failed: {}", error.message);
             Error { object: self.object(), message, ..error }
         };
         match halt {
@@ -326,26 +326,29 @@ impl Move {
             Halt::Busy => self
                 .error(
                     ErrorKind::Conflict,
-                    "what clients had changed could not be copied while they wait, which must not be long",
+                    "the last changes of clients could not be copied in the short time that clients can wait",
                 )
                 .remedy(format!("{stays}; try again when the pool is less busy")),
             Halt::Changed => self
-                .error(ErrorKind::Conflict, "the volume was resized, converted or given a snapshot meanwhile")
+                .error(
+                    ErrorKind::Conflict,
+                    "the volume was resized, converted or snapshotted during the move",
+                )
                 .remedy(format!("{stays}; try again")),
             Halt::Source(error) => failed(&self.source, error),
             Halt::Target(error) => failed(&self.target, error),
             Halt::Undecided(_) => {
                 let message = format!(
-                    "pool {} stopped writing at the moment of the switch; when it is imported again, the volume is in one of the two pools",
+                    "pool {} stopped writing during the switch-over; after its next import, the volume is in one of the two pools",
                     self.source.name()
                 );
                 self.error(ErrorKind::Suspended, message).remedy(
-                    "Restore its disks, then export and import it; the other pool should be imported, too",
+                    "Restore its disks, then export and import it. The other pool should be imported too",
                 )
             }
             Halt::NotLive(_) => {
                 let message = format!(
-                    "the volume has moved, and pool {} has stopped writing: the volume is there when that is imported again",
+                    "the volume has moved, but pool {} has stopped writing: the volume is available after that pool's next import",
                     self.target.name()
                 );
                 self.error(ErrorKind::Suspended, message)
@@ -396,13 +399,13 @@ async fn volume_move(
     one.leave();
     done.map_err(|halt| one.tell(halt))?;
     let (to, from) = (one.target.object(&one.name), one.source.name());
-    one.target.event(Severity::Info, "volume.moved", &to, format!("moved here from pool {from}"));
+    one.target.event(Severity::Info, "volume.moved", &to, format!("the volume moved here from pool {from}"));
     if let Some(message) = one.target.small_blocks(block_size) {
         one.target.event(Severity::Warning, "volume.small_blocks", &to, message);
     }
     if let Err(error) = cleaned {
         let message = format!(
-            "it has moved to pool {}, and its space here comes back when this pool is imported again: {}",
+            "the volume has moved to pool {}, and its space here is freed after the next import of this pool: {}",
             one.target.name(),
             error.message
         );

@@ -8,7 +8,7 @@
 //! 2. the volume is *moved*, here: this decides;
 //! 3. the hidden volume is live, there. All handles lead to it from then on ([`crate::handle`]), and what waited begins there.
 //!
-//! A crash before 2 leaves the volume where it was, one after it where it goes; [`crate::moves`] cleans up. `docs/decisions/0016-moving-volumes.md` has
+//! A crash before 2 leaves the volume where it was, one after it where it goes; [`crate::moves`] cleans up. `docs/development/decisions/0016-moving-volumes.md` has
 //! the table of what a crash leaves at each step.
 
 use crate::changes::Changes;

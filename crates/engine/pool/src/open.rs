@@ -95,9 +95,8 @@ pub(crate) async fn read_chunk_table(
         read_table(array, (pool, shard, Table::Chunks, usize::MAX), &root.table, slots, lost).await?;
     let (mut rows, mut entries, mut taken) = (Tables::default().chunks, Vec::new(), BTreeSet::new());
     for (leaf, body) in leaves {
-        let impossible = || {
-            format!("leaf {leaf} of the chunk table has an entry that is impossible, or of a newer version")
-        };
+        let impossible =
+            || format!("leaf {leaf} of the chunk table has an entry that is invalid or of a newer version");
         for (place, entry) in decode_chunks(&body).map_err(|_| impossible())? {
             let row = rows.row(leaf, place).ok_or_else(impossible)?;
             if !rows.load(row, entry.id, sort_of(entry.kind)) {
@@ -107,7 +106,7 @@ pub(crate) async fn read_chunk_table(
             if !is_possible(array, &entry)
                 || !entry.slots.iter().all(|slot| taken.insert((slot.disk, slot.slot)))
             {
-                return Err(format!("chunk {} is where it cannot be", entry.id.0));
+                return Err(format!("chunk {} is in an invalid place", entry.id.0));
             }
             entries.push(entry);
         }
@@ -175,11 +174,11 @@ pub(crate) async fn read_catalog(
     let (mut rows, mut records) = (Tables::default().datasets, Vec::new());
     for (leaf, body) in leaves {
         let impossible =
-            || format!("leaf {leaf} of the catalogue has a record that is impossible, or of a newer version");
+            || format!("leaf {leaf} of the catalog has a record that is invalid or of a newer version");
         for (place, record) in decode_datasets(&body).map_err(|_| impossible())? {
             let row = rows.row(leaf, place).ok_or_else(impossible)?;
             if !rows.load(row, record.number, 0) {
-                return Err(format!("dataset {} is in the catalogue twice", record.number));
+                return Err(format!("dataset {} is in the catalog twice", record.number));
             }
             records.push(record);
         }
@@ -201,7 +200,7 @@ pub(crate) async fn read_damage(
         read_table(array, (pool, shard, Table::Damage, usize::MAX), root, slots, |_| false).await?;
     let bodies: Vec<Vec<u8>> = leaves.into_iter().map(|(_, body)| body).collect();
     let damage = Damage::load(&bodies, tree);
-    Ok(damage.map_err(|_| "it has a record that is impossible, or of a newer version")?)
+    Ok(damage.map_err(|_| "it has a record that is invalid or of a newer version")?)
 }
 
 /// A table's nodes and the bodies of its leaves, level by level, some read at a time; no more of one level than `most`. `lost` is told of nodes below the root that
@@ -244,14 +243,12 @@ pub(crate) async fn read_table(
         let mut below = Vec::new();
         for (index, body) in read {
             let refs = TableTree::decode_node(table, &body).map_err(|_| {
-                format!(
-                    "node {index} of level {height} refers to what is impossible, or is of a newer version"
-                )
+                format!("node {index} of level {height} has an invalid reference, or is of a newer version")
             })?;
             let known = (index * TableTree::fan_out(table)..).zip(refs);
             below.extend(known.filter(|(_, at)| !at.ptr.is_hole()));
             if below.len() > most {
-                return Err(format!("level {} has more nodes than there can be", height - 1));
+                return Err(format!("level {} has more nodes than possible", height - 1));
             }
         }
         level = below;
@@ -497,8 +494,8 @@ impl OpenShard<'_> {
     fn corrupt(&self, message: String) -> Error {
         Error::new(ErrorKind::Corrupt, self.shared.name.clone(), format!("shard {} cannot be read: {message}", self.index))
             .remedy(
-                "Bring back every disk of the pool that is missing and import again. If none is, import it with --read-only --force, and copy \
-                 elsewhere what can be read; 'forebay check --offline DISK…' on its disks shows the extent",
+                "Bring back all missing disks of the pool and import it again. If none is missing, import it with --read-only --force, and copy \
+                 the readable data elsewhere. 'forebay check --offline DISK…' on its disks shows the extent of the damage",
             )
     }
 
@@ -551,10 +548,7 @@ impl OpenShard<'_> {
         let lost = |error: &str| {
             let goes_on = self.shared.import.is_rescue();
             if goes_on && !is_partial.replace(true) {
-                self.tell(
-                    "table.lost",
-                    format!("part of what shard {index} has is not known any more: {error}"),
-                );
+                self.tell("table.lost", format!("part of the metadata of shard {index} is lost: {error}"));
             }
             goes_on
         };
@@ -572,9 +566,9 @@ impl OpenShard<'_> {
         let StoredCatalog { tree: catalog, rows: datasets, records } =
             read_catalog(&self.array, pool, index, &root.catalog, slots, lost)
                 .await
-                .map_err(|error| format!("the catalogue: {error}"))?;
+                .map_err(|error| format!("the catalog: {error}"))?;
         let find = |id: ChunkId| space.chunk(id).map(|chunk| &chunk.entry);
-        check_places(&catalog, find).map_err(|error| format!("the catalogue: {error}"))?;
+        check_places(&catalog, find).map_err(|error| format!("the catalog: {error}"))?;
         let tables = Tables { catalog, datasets, table, chunks };
         let damage = read_damage(&self.array, (pool, index), &root.damage, slots).await;
         let damage = damage.and_then(|damage| check_places(damage.tree(), find).map(|()| damage));
@@ -582,7 +576,7 @@ impl OpenShard<'_> {
             Ok(damage) => damage,
             Err(error) => {
                 let message = format!(
-                    "what was known to be lost on shard {index} is not known any more: {error}. 'forebay pool scrub {}' finds it again",
+                    "the table of unrecoverable blocks of shard {index} is lost: {error}. 'forebay pool scrub {}' finds the blocks again",
                     self.shared.name
                 );
                 self.tell("damage.unknown", message);
@@ -618,7 +612,7 @@ impl OpenShard<'_> {
                 continue;
             }
             let message = format!(
-                "part of the pool's registry is lost ({error}): hosts, mappings or service levels that the pool has with it for another machine"
+                "part of the pool's registry is lost ({error}): copies of hosts, mappings or service levels. If this machine has the originals, it writes them to the pool again automatically. Otherwise, create the missing ones again"
             );
             self.tell("registry.lost", message);
             return items;

@@ -125,7 +125,7 @@ impl ProjectProperties {
         change.block_size.applied_to(&mut self.block_size);
         change.format.applied_to(&mut self.format);
         change.quota.applied_to(&mut self.quota);
-        change.ceiling_iops.replaces(&mut self.ceiling.iops);
+        change.max_iops.replaces(&mut self.ceiling.iops);
         change.ceiling_bytes.replaces(&mut self.ceiling.bytes);
         self
     }
@@ -252,7 +252,7 @@ fn check_properties(object: &str, properties: &ProjectProperties) -> Result<(), 
     {
         let message = format!("a quota of {quota} bytes is not possible");
         return Err(
-            Error::new(ErrorKind::Invalid("quota"), object, message).remedy("Give 1M or more, or none")
+            Error::new(ErrorKind::Invalid("quota"), object, message).remedy("Give 1M or more, or no quota")
         );
     }
     properties.block_size.map_or(Ok(()), |bytes| check_block_size(object, bytes))
@@ -269,7 +269,7 @@ impl Control {
         }
         let Some(project) = project_of(name) else { return Ok(()) };
         if name[project.len() + 1..].contains('/') {
-            let message = "a project has no other projects in it";
+            let message = "a project cannot contain another project";
             return Err(Error::new(ErrorKind::Invalid("name"), object, message)
                 .remedy("Name the volume POOL/NAME or POOL/PROJECT/NAME"));
         }
@@ -302,8 +302,8 @@ impl Control {
             return is_taken("volume");
         }
         if self.projects.borrow().len() >= PROJECTS_MAX {
-            let message = format!("the pool has its {PROJECTS_MAX} projects");
-            return Err(Error::new(ErrorKind::NoSpace, object, message).remedy("Delete projects"));
+            let message = format!("the pool has {PROJECTS_MAX} projects, which is the maximum");
+            return Err(Error::new(ErrorKind::NoSpace, object, message).remedy("Delete a project first"));
         }
         Ok(())
     }
@@ -407,17 +407,17 @@ impl Control {
         };
         let volumes = self.names.borrow().keys().filter(|name| project_of(name) == Some(project)).count();
         if volumes > 0 {
-            return refused(format!("it has {volumes} volumes"), "Delete them first");
+            return refused(format!("the project has {volumes} volumes"), "Delete them first");
         }
         let trashed = self.trash.count_of(project);
         if trashed > 0 {
-            let remedy = "Purge them with 'forebay volume purge VOLUME', or have them back under other names";
-            return refused(format!("{trashed} volumes of it are in the trash"), remedy);
+            let remedy = "Purge them with 'forebay volume purge VOLUME', or restore them under other names";
+            return refused(format!("{trashed} volumes of the project are in the trash"), remedy);
         }
         let parts = self.parts_of(project).await?;
         if parts > 0 {
-            let remedy = "Let that end, or give it up with 'forebay snapshot abandon VOLUME' or 'forebay volume abandon VOLUME'";
-            return refused(format!("{parts} volumes of it are being received, or moved"), remedy);
+            let remedy = "Wait until that is complete, or abandon it with 'forebay snapshot abandon VOLUME' or 'forebay volume abandon VOLUME'";
+            return refused(format!("{parts} volumes of the project are being received or moved"), remedy);
         }
         Ok(())
     }
@@ -500,7 +500,7 @@ impl Engine {
             let has_it = |control: &Rc<Control>| control.find_project(&project).is_some();
             let owner = registry(&rt).controls().into_iter().find(has_it).ok_or_else(|| {
                 Error::new(ErrorKind::NotFound, &*project, "no imported pool has a project with this id")
-                    .remedy("One is named POOL/PROJECT, or by its UUID; list them with: forebay project list")
+                    .remedy("Name it POOL/PROJECT or by its UUID; list projects with: forebay project list")
             })?;
             work(owner, project.clone()).await
         };

@@ -241,10 +241,10 @@ impl Control {
         let (severity, code, message) = match (one.promise, now) {
             (_, Promise::Withdrawn) => (
                 Severity::Warning,
-                "level.cannot_be_kept",
+                "level.cannot_be_met",
                 format!(
-                    "cannot have what its level promises ({}) as long as disks of the pool are out of service or do less than they were measured to do: it has \
-                     its share. See 'forebay pool status {}'; it is promised again when they do",
+                    "the volume's service level ({}) cannot be met while disks of the pool are out of service or slower than they were measured: it gets \
+                     its share. See 'forebay pool status {}'. The level is guaranteed again when the disks recover",
                     one.level,
                     self.name()
                 ),
@@ -253,14 +253,16 @@ impl Control {
                 Severity::Warning,
                 "level.best_effort",
                 format!(
-                    "is best effort: the pool has not enough for what its level promises ({}). Lower it or the levels of other volumes, or add \
+                    "the volume is best effort: the pool cannot guarantee its service level ({}). Lower it or the levels of other volumes, or add \
                      disks",
                     one.level
                 ),
             ),
-            (Promise::Withdrawn | Promise::TooMuch, Promise::Kept) => {
-                (Severity::Info, "level.promised", format!("is promised again: {}", one.level))
-            }
+            (Promise::Withdrawn | Promise::TooMuch, Promise::Kept) => (
+                Severity::Info,
+                "level.guaranteed",
+                format!("the volume's service level is guaranteed again: {}", one.level),
+            ),
             _ => return,
         };
         self.event(severity, code, &self.object(&one.name), message);
@@ -295,14 +297,14 @@ impl Control {
         let sum = |all: Vec<usize>| all.iter().map(|nth| wishes[*nth].share).fold(0, u64::saturating_add);
         let old = old.into_iter().filter(|nth| wishes[*nth].promise == Promise::Kept).collect();
         let message = format!(
-            "what its level promises ({}) does not fit: it takes {} of the time of pool '{}' at worst, other volumes were promised {}, and {} can be promised",
+            "its service level ({}) does not fit: it takes up to {} of the time of pool '{}', other volumes are guaranteed {}, and {} can be guaranteed in all",
             after[refused].level,
             percent(sum(new)),
             self.name(),
             percent(sum(old)),
             percent(capacity),
         );
-        let remedy = "Choose a lower level, lower those of other volumes, add disks, or ask for it as best effort ('--best-effort')";
+        let remedy = "Choose a lower level, lower those of other volumes, add disks, or accept best effort ('--best-effort')";
         Err(Error::new(ErrorKind::Conflict, self.object(&after[refused].name), message).remedy(remedy))
     }
 

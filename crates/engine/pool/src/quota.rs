@@ -10,7 +10,7 @@
 //!
 //! A sum is never too low for what is in the trees, but too high while blocks were replaced in leaves that are not in memory. So where a quota
 //! seems to be reached and there are such changes, a checkpoint comes first, which resolves them; at most one a second.
-//! `docs/decisions/0015-projects.md` has the reasons.
+//! `docs/development/decisions/0015-projects.md` has the reasons.
 
 use crate::added::Added;
 use crate::control::Control;
@@ -324,20 +324,22 @@ impl Control {
             (Told::Nothing, Told::Near) => (
                 Severity::Warning,
                 "project.quota_near",
-                format!("{NEAR} % of its quota of {quota} MiB are used"),
+                format!("the project has used {NEAR} % of its quota of {quota} MiB"),
             ),
             (Told::Nothing | Told::Near, Told::Reached) => (
                 Severity::Error,
                 "project.quota_reached",
                 format!(
-                    "its quota of {quota} MiB is used up: writes to its volumes fail, except to those for which space is held, until less is \
-                     used. Delete snapshots or volumes of it, discard data, or raise the quota"
+                    "the project's quota of {quota} MiB is used up: writes to its volumes fail until space is freed, except to volumes with \
+                     reserved space. Delete snapshots or volumes of the project, discard data, or raise the quota"
                 ),
             ),
             (Told::Reached, Told::Nothing | Told::Near) => (
                 Severity::Info,
                 "project.quota_below",
-                format!("less than its quota of {quota} MiB is used again, and writes to its volumes go on"),
+                format!(
+                    "the project uses less than its quota of {quota} MiB again, and its volumes accept writes"
+                ),
             ),
             _ => return,
         };

@@ -264,7 +264,7 @@ impl Shard {
         let object = format!("{}/{}", self.shared.name, self.name_of(owner));
         if self.is_suspended() {
             let message = format!(
-                "{what}. The pool is suspended: restore its disks, then export and import it; until then nothing says that it is lost"
+                "{what}. The pool is suspended: restore its disks, then export and import it. Until then, the data may still be recoverable"
             );
             self.event(Severity::Error, "block.unreadable", &object, message);
             return error;
@@ -272,8 +272,8 @@ impl Shard {
         if self.note_lost(owner, level, index, ptr) {
             let pool = &self.shared.name;
             let message = format!(
-                "{what}, and what is beside it may be lost as well. 'forebay pool scrub {pool}' finds all of it, and 'forebay pool status {pool} \
-                 --errors' lists it. Restore it from a backup; what is written anew is right again"
+                "{what}; data next to it may be lost too. 'forebay pool scrub {pool}' finds all lost data, and 'forebay pool status {pool} \
+                 --errors' lists it. Restore it from a backup: overwritten blocks can be read again"
             );
             self.event(Severity::Error, "block.lost", &object, message);
         }
@@ -282,7 +282,7 @@ impl Shard {
 
     /// A block that is stored in part, with the rest lost: whoever wants all of it is told so.
     pub fn lost_in_part(&self, owner: Id, block: u64, ptr: &Ptr) -> IoError {
-        let what = format!("block {block} is known in part only: the rest of it was lost");
+        let what = format!("block {block} is incomplete: the rest of it is lost");
         self.lost(owner, (BLOCK, block), ptr, &what, IoError::Corrupt)
     }
 
@@ -403,7 +403,7 @@ impl Shard {
             return Err(self.lost_in_part(dataset.id(), block, &ptr));
         }
         let what = format!(
-            "block {block} is as it was stored, but its {} bytes of kind {} do not expand to what was written: it was damaged in memory, or \
+            "block {block} has a valid checksum, but its {} bytes of kind {} do not decompress to a whole block: it was damaged in memory, or \
              stored by a newer version",
             ptr.bytes(),
             ptr.kind()

@@ -178,8 +178,12 @@ impl Control {
     }
 
     fn reception_busy(&self, name: &str) -> Error {
-        Error::new(ErrorKind::Conflict, self.object(name), "a stream is coming in for it already")
-            .remedy("Wait until it ends, or end its sender")
+        Error::new(
+            ErrorKind::Conflict,
+            self.object(name),
+            "a stream is already being received for this volume",
+        )
+        .remedy("Wait until it ends, or stop its sender")
     }
 
     async fn reception_list(&self) -> Result<Vec<ReceptionInfo>, Error> {
@@ -227,9 +231,9 @@ impl Control {
     }
 
     pub(crate) fn changed(&self, name: &str) -> Error {
-        let message = "the volume has changed since the snapshot that the stream builds upon";
+        let message = "the volume has changed since the base snapshot of the stream";
         Error::new(ErrorKind::Unsafe, self.object(name), message).remedy(
-            "Receive under another name, put it back with 'forebay snapshot rollback SNAPSHOT', or lose the changes with '--discard-changes'",
+            "Receive it under another name, roll the volume back with 'forebay snapshot rollback SNAPSHOT', or discard the changes with '--discard-changes'",
         )
     }
 
@@ -274,18 +278,18 @@ impl Control {
         let base = match (header.base, place) {
             (None, None) => return Ok(None),
             (None, Some(_)) => {
-                let message = "a volume of this name exists, and the stream is a whole one";
+                let message = "a volume of this name exists, and the stream is a whole snapshot";
                 return Err(Error::new(ErrorKind::Conflict, object, message).remedy(
-                    "Receive it under another name, or send what has changed since a snapshot that both have",
+                    "Receive it under another name, or send the changes since a snapshot that both sides have",
                 ));
             }
             (Some(base), place) => self.find_base(base, place).await?.ok_or_else(|| {
                 let of = if place.is_some() { "the volume" } else { "the pool" };
-                let message = format!("{of} does not have the snapshot that the stream builds upon ({base})");
+                let message = format!("{of} does not have the base snapshot of the stream ({base})");
                 Error::new(ErrorKind::NotFound, &*object, message)
                     .remedy(
-                        "Receive that snapshot first, a bookmark of it is not enough ('forebay snapshot list --json' says of each its \"origin\"); or send the \
-                         snapshot whole, and receive it under another name",
+                        "Receive that snapshot first ('forebay snapshot list --json' shows each \"origin\"); a bookmark of it is not enough. Or send the \
+                         whole snapshot, and receive it under another name",
                     )
             })?,
         };
@@ -313,17 +317,17 @@ impl Control {
         match verdict {
             (true, ..) => conflict("the volume has this snapshot already", ""),
             (_, true, ..) => {
-                conflict("a snapshot of this name exists", "Delete it, or have it sent under another name")
+                conflict("a snapshot of this name exists", "Delete it, or have the sender use another name")
             }
             (_, _, false, ..) => {
-                conflict("the volume has blocks of another size", "Receive it under another name")
+                conflict("the volume has another block size", "Receive it under another name")
             }
             (_, _, _, false, ..) => conflict(
-                "the volume has come to be since a part of the snapshot was received",
-                "Give that part up with 'forebay snapshot abandon VOLUME', and begin anew",
+                "the volume was created after a part of the snapshot was received",
+                "Abandon that part with 'forebay snapshot abandon VOLUME', and send the snapshot again",
             ),
             (.., true, _) => conflict(
-                "space is reserved for the volume, and what takes its place is not known beforehand",
+                "the volume has reserved space, and the space that the stream needs is not known beforehand",
                 "Make it thin first ('forebay volume convert VOLUME --format thin'), or receive it under another name",
             ),
             (.., true) if !options.discard_changes => Err(self.changed(name)),
@@ -347,15 +351,15 @@ impl Control {
         let (shard, id) = match part {
             Some((shard, record)) => {
                 if (record.origin, record.base, record.block_shift) != (origin, from, header.block_shift) {
-                    let message = "a part of another snapshot has been received for it";
+                    let message = "the volume has a received part of another snapshot";
                     return Err(Error::new(ErrorKind::Conflict, object, message).remedy(format!(
-                        "Have that stream go on (its token is {}), or give up what came of it with 'forebay snapshot abandon VOLUME'",
+                        "Resume that stream (its token is {}), or abandon the received part with 'forebay snapshot abandon VOLUME'",
                         token(&record)
                     )));
                 }
                 if header.from > record.received {
                     let message = format!(
-                        "the stream begins at block {}, and what is before is not there",
+                        "the stream begins at block {}, and blocks before it were not received",
                         header.from
                     );
                     return Err(Error::new(ErrorKind::Conflict, object, message)
@@ -364,7 +368,7 @@ impl Control {
                 (shard, record.id)
             }
             None if header.from > 0 => {
-                let message = "the stream goes on with one of which nothing is here";
+                let message = "the stream resumes an earlier one, of which nothing was received here";
                 return Err(
                     Error::new(ErrorKind::Conflict, object, message).remedy("Send it without '--resume'")
                 );
@@ -433,9 +437,9 @@ impl Control {
             Ok(shard.come_to_rest(&[dataset], REST_MAX, REST_MAX).await)
         });
         if !resting.await? {
-            let message = "what was received did not get to its place in time";
+            let message = "the received data could not be stored in time";
             return Err(Error::new(ErrorKind::Conflict, self.object(&name), message)
-                .remedy("Have the sender go on when the pool is less busy; nothing of it is lost"));
+                .remedy("Resume the stream when the pool is less busy; the received data is kept"));
         }
         self.checkpoint().await?;
         let mapped = self.on_reception(index, id, &name, |_, dataset| async move {
@@ -444,11 +448,11 @@ impl Control {
         let mapped = mapped.await?;
         if mapped != totals.mapped {
             let message = format!(
-                "{mapped} blocks hold data after all has been received, and {} did at the sender's",
+                "{mapped} blocks hold data after the receive, and {} blocks do at the sender",
                 totals.mapped
             );
             return Err(Error::new(ErrorKind::Corrupt, self.object(&name), message)
-                .remedy("Give it up with 'forebay snapshot abandon VOLUME', and send the whole snapshot"));
+                .remedy("Abandon it with 'forebay snapshot abandon VOLUME', and send the whole snapshot"));
         }
         let _turn = self.lineage.lock(0, 0).await;
         // What was found at the beginning may have changed since.
@@ -487,9 +491,9 @@ impl Control {
             return Err(Error::new(
                 ErrorKind::NotFound,
                 self.object(name),
-                "no part of a snapshot was received for it",
+                "the volume has no interrupted receive",
             )
-            .remedy("List what was with: forebay snapshot receptions"));
+            .remedy("List interrupted receives with: forebay snapshot receives"));
         };
         let Some(_busy) = self.claim_reception(&record.name) else {
             return Err(self.reception_busy(name));
@@ -577,9 +581,9 @@ impl SnapshotReceiver {
             let token = ResumeToken { snapshot, base, block: open.block };
             remedy.push_str(&match is_saved {
                 true => format!(
-                    "What came before is kept: have it go on with 'forebay snapshot send SNAPSHOT --resume {token}'"
+                    "The received part is kept. Resume with 'forebay snapshot send SNAPSHOT --resume {token}'"
                 ),
-                false => "'forebay snapshot receptions' says how it goes on".to_string(),
+                false => "'forebay snapshot receives' shows how to resume it".to_string(),
             });
         }
         Error::new(kind, self.object(), message).remedy(remedy)
@@ -604,13 +608,13 @@ impl SnapshotReceiver {
                     let Some(open) = &mut self.open else { return Err(self.over()) };
                     if let Err(error) = open.take(record).await {
                         let (kind, remedy) = match error {
-                            IoError::NoSpace => (ErrorKind::NoSpace, "Make room in the pool"),
+                            IoError::NoSpace => (ErrorKind::NoSpace, "Free space in the pool"),
                             IoError::OutOfRange => (ErrorKind::Invalid("stream"), ""),
                             IoError::Gone => (ErrorKind::Stopped, "Import the pool again"),
                             IoError::Suspended => (ErrorKind::Suspended, "Restore the failed disks"),
                             _ => (ErrorKind::Io, "See the pool's events"),
                         };
-                        let message = format!("what was received cannot be written: {error}");
+                        let message = format!("the received data cannot be written: {error}");
                         return Err(self.stop(kind, message, remedy).await);
                     }
                 }
@@ -619,7 +623,7 @@ impl SnapshotReceiver {
     }
 
     fn over(&self) -> Error {
-        Error::new(ErrorKind::Stopped, self.object(), "the reception is over")
+        Error::new(ErrorKind::Stopped, self.object(), "the receive has ended")
     }
 
     async fn begin(&mut self, header: Header) -> Result<(), Error> {

@@ -358,7 +358,7 @@ pub(crate) fn check_lineage(records: &[DatasetRecord]) -> Result<(), String> {
         let (mut path, mut next) = (BTreeSet::new(), Some(*first));
         while let Some(number) = next.filter(|number| !looked_at.contains(number)) {
             if !path.insert(number) {
-                return Err(format!("snapshot {number} grew from itself"));
+                return Err(format!("snapshot {number} is its own ancestor"));
             }
             next = parents.get(&number).copied().flatten();
         }
@@ -436,7 +436,7 @@ mod tests {
             |all: &[(u64, u64)]| check_lineage(&all.iter().copied().map(snapshot).collect::<Vec<_>>());
         assert_eq!(
             check(&[(1, 0), (2, 2), (3, 2), (4, 5), (9, 78)]),
-            Err("snapshot 4 grew from itself".into())
+            Err("snapshot 4 is its own ancestor".into())
         );
         assert_eq!(check(&[(1, 0), (2, 2), (3, 2), (4, 4), (9, 78)]), Ok(()), "77 may be gone");
         assert!(check(&[(1, 3), (2, 4), (3, 2), (4, 2)]).is_err());

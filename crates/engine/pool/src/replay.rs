@@ -78,9 +78,9 @@ impl Replay {
         if ends < needed && self.shard.shared.import.force {
             self.shard.tell_cut_short(ends, needed, &self.root);
         } else if ends < needed {
-            let message = format!("the log ends at frame {ends}, frames up to {} are needed", needed - 1);
+            let message = format!("the log ends at frame {ends}, and frames up to {} are needed", needed - 1);
             let error = self.error(ErrorKind::Corrupt, &message);
-            let remedy = "Give the paths of all its disks: another copy of the log may be whole. If none is, --force imports the pool without \
+            let remedy = "Give the paths of all disks of the pool: another copy of the log may be whole. If none is, --force imports the pool without \
                           the rest of the log: the last acknowledged writes are lost";
             return Err(error.remedy(remedy));
         }
@@ -123,7 +123,7 @@ impl Replay {
 
     /// Applies a frame that counts.
     async fn apply(&self, start: Chain, frame: &Frame, payload: &[u8]) -> Result<(), Error> {
-        let impossible = || self.error(ErrorKind::Corrupt, "the log holds an impossible record");
+        let impossible = || self.error(ErrorKind::Corrupt, "the log has an invalid record");
         let records = decode_records(payload, frame.records).map_err(|_| impossible())?;
         {
             let mut log = self.shard.log.borrow_mut();
@@ -356,7 +356,7 @@ impl Replay {
         }
         let writing = self.shard.array.write_pieces(&slots, &pieces);
         let written = self.shard.array.written(writing, &mut DiskSet::default()).await;
-        written.map_err(|_| self.error(ErrorKind::Io, "a line with parity could not be completed"))
+        written.map_err(|_| self.error(ErrorKind::Io, "a stripe with parity could not be completed"))
     }
 
     /// Whether every block that a doubtful frame points to is there, on some copy. Mends the others.

@@ -9,7 +9,7 @@
 //! What is kept for itself is counted from below: where it is not known, more is held than need be. The checker compares.
 //!
 //! The space is that of chunks the shard was granted. They are in its chunk table, so a crash or an import changes nothing.
-//! `docs/decisions/0013-reservations.md` has the reasons.
+//! `docs/development/decisions/0013-reservations.md` has the reasons.
 
 use crate::control::Control;
 use crate::dataset::Dataset;
@@ -557,13 +557,13 @@ impl Control {
         // What a shard lacks it would get from the pool, as far as that has chunks beside those that it keeps.
         let free = self.units_free() * UNIT;
         let (needed, lacking) = (needed.div_ceil(MIB), lacking.saturating_sub(free).div_ceil(MIB));
-        let kept = "what the pool keeps for metadata and deletions does not count";
+        let kept = "the pool's reserve for metadata and deletions does not count as free";
         let message = match lacking {
             0 => format!(
-                "{what}: {needed} MiB would have to be held for it, and with its metadata they are not free ({kept})"
+                "{what}: it needs {needed} MiB of reserved space, which with its metadata is not free ({kept})"
             ),
             _ => format!(
-                "{what}: {needed} MiB would have to be held for it, and {lacking} MiB of them are not free ({kept})"
+                "{what}: it needs {needed} MiB of reserved space, and {lacking} MiB of that are not free ({kept})"
             ),
         };
         let remedy = format!(
@@ -604,7 +604,7 @@ impl Control {
             }
             Ok(Ok(shard.info(&dataset).await))
         });
-        let why = format!("it cannot be made {}", format.name());
+        let why = format!("the volume cannot be made {}", format.name());
         converted.await?.map_err(|refusal| self.not_reserved(name, &why, "leave it thin", refusal))
     }
 
@@ -634,7 +634,7 @@ impl Control {
             Ok(Ok(shard.info(&dataset).await))
         });
         let instead = self.make_thin(name);
-        grown.await?.map_err(|refusal| self.not_reserved(name, "it cannot grow", &instead, refusal))
+        grown.await?.map_err(|refusal| self.not_reserved(name, "the volume cannot grow", &instead, refusal))
     }
 
     /// What can be done with a reserved volume for which there is too little space.
@@ -671,7 +671,7 @@ impl Control {
             is_there = self.make_up(true).await?;
         }
         if !is_there {
-            let message = "less is free than is held for reserved volumes: writes to them may fail. Add disks, or delete volumes or \
+            let message = "the pool has less free space than reserved volumes need: writes to them may fail. Add disks, or delete volumes or \
                            snapshots";
             self.event(Severity::Error, "pool.reservation_short", self.name(), message.into());
         }

@@ -70,9 +70,9 @@ impl Shard {
         } else if info.held || info.template {
             Some(format!("it is {}", if info.held { "held" } else { "a template" }))
         } else if !info.clones.is_empty() {
-            Some(format!("volumes grew from it: {}", info.clones.join(", ")))
+            Some(format!("it has clones: {}", info.clones.join(", ")))
         } else if volumes.len() + snapshots.len() > 1 {
-            Some("its volume was put back to it while newer snapshots of it stay".into())
+            Some("its volume was rolled back to it and still has newer snapshots".into())
         } else if snapshot.is_lent() {
             Some("it is being cloned or sent".into())
         } else {
@@ -88,7 +88,7 @@ impl Shard {
             let why = if info.retained_until.is_some() || info.held || info.template || snapshot.is_lent() {
                 self.objection(snapshot)
             } else if !info.clones.is_empty() {
-                Some(format!("volumes grew from it: {}", info.clones.join(", ")))
+                Some(format!("it has clones: {}", info.clones.join(", ")))
             } else {
                 None
             };
@@ -109,14 +109,14 @@ impl Control {
     pub(crate) async fn refuse_while_retained(&self) -> Result<(), Error> {
         let Some(found) = self.retained().await? else { return Ok(()) };
         let message = format!(
-            "it cannot be destroyed yet: snapshot {}/{}@{} is retained until {}",
+            "the pool cannot be destroyed yet: snapshot {}/{}@{} is retained until {}",
             found.pool,
             found.volume,
             found.name,
             utc(found.retained_until.unwrap_or_default())
         );
         Err(Error::new(ErrorKind::Conflict, self.name(), message).remedy(
-            "'forebay snapshot list' shows what is retained, and until when; destroy the pool after that",
+            "'forebay snapshot list' shows the retained snapshots and the end of each retention; destroy the pool after that",
         ))
     }
 
@@ -181,7 +181,8 @@ impl Control {
         }
         changed.map_err(|until| {
             let until = utc(until.unwrap_or_default());
-            let message = format!("it is retained until {until} already, and no retention is made shorter");
+            let message =
+                format!("it is retained until {until} already, and a retention cannot be shortened");
             Error::new(ErrorKind::Conflict, self.object(name), message).remedy("Choose a longer time")
         })
     }
@@ -196,7 +197,7 @@ impl Control {
         });
         refused.await?.map_err(|why| {
             let otherwise =
-                "Let it go with 'forebay snapshot release SNAPSHOT', or delete or promote the clones, then try again";
+                "Release it with 'forebay snapshot release SNAPSHOT', or delete or promote the clones, then try again";
             Error::new(ErrorKind::Conflict, self.object(name), format!("it cannot be deleted: {why}"))
                 .remedy(Self::remedy_of(&why, otherwise))
         })

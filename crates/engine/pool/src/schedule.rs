@@ -91,8 +91,8 @@ async fn look_for_scrubs(control: Weak<Control>, rt: Rt) {
         control.keep_time().await;
         // A pool that is closed meanwhile starts none.
         if control.scrub_is_due() && control.scrub_start().await.is_ok() {
-            let message = "a scrub begins, as its schedule says".to_string();
-            control.event(Severity::Info, "pool.scrub_begins", control.name(), message);
+            let message = "a scheduled scrub has started".to_string();
+            control.event(Severity::Info, "pool.scrub_started", control.name(), message);
         }
     }
 }

@@ -575,7 +575,7 @@ impl Control {
         scrub.ended = Some(self.rt.wall());
         let severity = if found.lost > 0 { Severity::Error } else { Severity::Info };
         let message = format!(
-            "a scrub read {} MiB: {} bad places were put right, {} could not be",
+            "a scrub read {} MiB: {} errors were repaired, {} are unrecoverable",
             found.bytes_done / MIB,
             found.repaired,
             found.lost
@@ -583,8 +583,8 @@ impl Control {
         self.event(severity, "pool.scrubbed", self.name(), message);
         if shards.passed_over > 0 {
             let message = format!(
-                "parity was not compared in {} of the pool's chunks: clients were writing there, or a disk did not answer. Look at 'forebay disk list' for errors, then \
-                 run 'forebay pool scrub {}' again when less is written",
+                "the scrub did not compare parity in {} of the pool's chunks: clients were writing there, or a disk did not answer. Check 'forebay disk list' for errors, then \
+                 run 'forebay pool scrub {}' again when clients write less",
                 shards.passed_over,
                 self.name()
             );

@@ -3,7 +3,7 @@
 //! A disk's label keeps what the device said when it joined, or what the administrator said instead; disks of a pool differ, and a
 //! replacement has its own. The engine asks no disk for less than 4 KiB, aligned, so sectors up to that cost nothing, known or
 //! not. Larger ones do where a volume's blocks are smaller, and whoever creates such a volume is told.
-//! Timing does not decide: see docs/decisions/0009-sector-sizes.md.
+//! Timing does not decide: see docs/development/decisions/0009-sector-sizes.md.
 
 use crate::control::Control;
 use crate::create::invalid;
@@ -26,8 +26,13 @@ pub(crate) fn sector_of(path: &str, disk: &Disk, given: Option<u32>) -> Result<u
     }
     let least = geometry.sector_logical;
     if sector < least {
-        let message = format!("{message}: the device takes no less than {least} at once");
-        return Err(invalid("sectors", path, message, "Give more, or nothing, for what the device says"));
+        let message = format!("{message}: the device's own sectors have {least} bytes");
+        return Err(invalid(
+            "sectors",
+            path,
+            message,
+            "Give at least that, or omit the option to use the device's value",
+        ));
     }
     Ok(sector)
 }
@@ -46,8 +51,8 @@ pub(crate) fn check_sectors(
     match sectors.iter().find(|(path, _)| !is_disk(path)) {
         None => Ok(()),
         Some((path, _)) => {
-            let message = format!("{path} is none of the disks");
-            Err(invalid("sectors", pool, message, "Name disks as they are given"))
+            let message = format!("{path} is not one of the disks");
+            Err(invalid("sectors", pool, message, "Write the path as in the list of disks"))
         }
     }
 }
@@ -70,10 +75,10 @@ impl Control {
         let data =
             |disk: &&DiskEntry| disk.status.in_service() && label.groups[usize::from(disk.group)].role == 0;
         let largest = label.disks.iter().filter(data).map(|disk| disk.sector_physical).max()?;
-        let why = "of small writes the disks read, modify and write the rest of a sector, and a power loss may take that with it";
+        let why = "for small writes the disks read, modify and rewrite a whole sector, and a power loss may damage the rest of it";
         (block_bytes < largest).then(|| {
             let (block, sector) = (u64::from(block_bytes) / KIB, u64::from(largest) / KIB);
-            format!("its blocks of {block} KiB are smaller than the disks' sectors of {sector} KiB: {why}")
+            format!("the volume's blocks of {block} KiB are smaller than the disks' sectors of {sector} KiB: {why}")
         })
     }
 }

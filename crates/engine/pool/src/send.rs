@@ -409,14 +409,14 @@ impl SnapshotStream {
             let pool = self.object.split('/').next().unwrap_or_default();
             let remedy = match error {
                 IoError::Gone => {
-                    "Import the pool again, and have the stream go on where the receiver is".into()
+                    "Import the pool again, and resume the stream where the receiver stopped".into()
                 }
                 IoError::Corrupt => {
-                    format!("'forebay pool status {pool} --errors' lists which bytes of what are lost")
+                    format!("'forebay pool status {pool} --errors' lists the lost data")
                 }
-                _ => format!("'forebay pool status {pool}' says how the pool is"),
+                _ => format!("'forebay pool status {pool}' shows the state of the pool"),
             };
-            Error::new(ErrorKind::Io, &*self.object, format!("the stream cannot go on: {error}"))
+            Error::new(ErrorKind::Io, &*self.object, format!("the stream cannot continue: {error}"))
                 .remedy(remedy)
         };
         let (mut work, mut out) = piece.await.unwrap_or(Err(IoError::Gone)).map_err(failed)?;
@@ -462,15 +462,15 @@ impl Control {
         let object = self.object(&format!("{volume}@{}", record.name));
         let missing = |what: String| {
             Error::new(ErrorKind::NotFound, &*object, what).remedy(
-                "Have the receiver give up what came so far ('forebay snapshot abandon VOLUME'), and send it from another base ('forebay snapshot list' \
-                 and 'forebay bookmark list' show which there are) or whole",
+                "Abandon the received part at the receiver ('forebay snapshot abandon VOLUME'). Then send the snapshot from another base ('forebay snapshot list' \
+                 and 'forebay bookmark list' show them) or whole",
             )
         };
         let from = match (&options.from, options.resume) {
             (_, Some(token)) if token.snapshot != record.stream_id() => {
-                let message = "the token is of another snapshot";
+                let message = "the token belongs to another snapshot";
                 return Err(Error::new(ErrorKind::Invalid("resume"), &*object, message)
-                    .remedy("Name the snapshot whose stream broke off"));
+                    .remedy("Name the snapshot whose stream was interrupted"));
             }
             (_, Some(ResumeToken { base: Some(base), .. })) => {
                 let snapshot = self.find_origin(shard, record.family, base).await?;
@@ -480,8 +480,7 @@ impl Control {
                     (None, Some(mark)) => Some(format!("{volume}#{}", mark.name)),
                     (None, None) => None,
                 };
-                let gone =
-                    || missing(format!("the base that the token names ({base}) is not there any more"));
+                let gone = || missing(format!("the base that the token names ({base}) no longer exists"));
                 Some(found.ok_or_else(gone)?)
             }
             (_, Some(_)) | (None, None) => None,
@@ -504,7 +503,7 @@ impl Control {
             {
                 return refused(
                     format!("{from} is in another pool"),
-                    "The base is one that the sending volume has, too: name that",
+                    "Name the sending volume's own snapshot or bookmark as the base",
                 );
             }
             if from.contains('#') {
@@ -518,11 +517,11 @@ impl Control {
                 let remedy = "Name a snapshot of the same volume, or the one that it was cloned from";
                 let (base_shard, base_record, lent, _) = self.lend(from).await?;
                 if base_record.id == record.id {
-                    return refused("a snapshot is not its own base".into(), remedy);
+                    return refused("a snapshot cannot be its own base".into(), remedy);
                 }
                 if base_shard != shard || base_record.family != record.family {
                     let message = format!(
-                        "{} is not of the same family: neither grew from the other",
+                        "{} is not related to it: neither is a clone of the other",
                         self.object(from)
                     );
                     return refused(message, remedy);

@@ -447,7 +447,7 @@ impl Shard {
         if self.shared.suspend() {
             self.shared.wake_all();
             self.event(Severity::Error, "pool.suspended", &self.shared.name, format!(
-                "writing has stopped: {why}. Reads go on. Restore the disks, then export and import the pool"
+                "writing has stopped: {why}. Reads continue. Restore the disks, then export and import the pool"
             ));
         }
     }

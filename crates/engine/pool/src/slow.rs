@@ -138,7 +138,11 @@ impl Control {
             } else if let Pace::Slow(own, usual) = pace
                 && bad_seconds >= TOLD_SECONDS
             {
-                let times = format!("{:.1} ms where the others of its group take {:.1}", ms(own), ms(usual));
+                let times = format!(
+                    "{:.1} ms per request ({:.1} ms for the others of its group)",
+                    ms(own),
+                    ms(usual)
+                );
                 self.is_slow(index, format!("takes {times}"), bad_seconds).await;
             }
         }
@@ -164,10 +168,10 @@ impl Control {
 
     async fn hangs(self: &Rc<Self>, index: usize, what: String) {
         if !self.can_lose(index) {
-            let why = "its group cannot lose it, so requests wait. Check its cable and controller; bring back disks that are out";
+            let why = "its group cannot lose it, so requests wait. Check its cable and controller, and bring back disks that are out of service";
             self.tell_once(index, "disk.hung", format!("{what}; {why}"));
         } else if !self.others_answer(index).await {
-            let why = "neither have others of its group: the cause is likely what they share. Check the controller and its cables";
+            let why = "other disks of its group do not answer either. Check the controller and cables that they share";
             self.tell_once(index, "disk.hung", format!("{what}; {why}"));
         } else {
             self.evict(index, what).await;
@@ -179,7 +183,7 @@ impl Control {
             let why = "its group cannot lose it, so writes wait for it. Replace it with 'forebay disk replace DISK NEW'";
             self.tell_once(index, "disk.slow", format!("{what}; {why}"));
         } else if bad_seconds < SLOW_SECONDS {
-            let why = "reads go around it; if it stays so, it is taken out of service";
+            let why = "reads use other disks. If it stays slow, it is taken out of service";
             self.tell_once(index, "disk.slow", format!("{what}; {why}"));
         } else {
             self.evict(index, what).await;

@@ -123,7 +123,7 @@ impl Shard {
     async fn promote(self: &Rc<Self>, dataset: &Rc<Dataset>) -> Result<Result<(), String>, IoError> {
         let number = dataset.number();
         let Some(origin) = self.cloned_from(dataset) else {
-            return Ok(Err("it is not a clone, or owns the snapshot that it came from".into()));
+            return Ok(Err("it is not a clone, or already owns the snapshot that it was cloned from".into()));
         };
         let owner = origin.record.borrow().volume;
         let own: Vec<String> =
@@ -147,10 +147,12 @@ impl Control {
     fn snapshot_error(&self, name: &str, error: IoError) -> Error {
         match error {
             IoError::Gone if self.closing.get() => self.io_error(name, error),
-            IoError::Gone if name.contains('#') => {
-                Error::new(ErrorKind::NotFound, self.object(name), "a bookmark has no data, only the moment")
-                    .remedy("Name a snapshot, VOLUME@NAME; list them with: forebay snapshot list")
-            }
+            IoError::Gone if name.contains('#') => Error::new(
+                ErrorKind::NotFound,
+                self.object(name),
+                "a bookmark holds no data, only a point in time",
+            )
+            .remedy("Name a snapshot, VOLUME@NAME; list them with: forebay snapshot list"),
             IoError::Gone if !name.contains('@') => {
                 Error::new(ErrorKind::NotFound, self.object(name), "no such snapshot")
                     .remedy("A snapshot is named VOLUME@NAME; list them with: forebay snapshot list")
@@ -293,11 +295,9 @@ impl Control {
         Err(Error::new(
             ErrorKind::Conflict,
             self.object(name),
-            "changes that clients have begun did not end in time, so that no moment could be kept",
+            "writes of clients did not complete in time, so no snapshot was taken",
         )
-        .remedy(
-            "Try again when the pool is less busy; 'forebay pool status' shows whether something is amiss",
-        ))
+        .remedy("Try again when the pool is less busy; 'forebay pool status' shows any problem"))
     }
 
     /// The same, when what reserved volumes will have to write anew is held for them.
@@ -320,7 +320,7 @@ impl Control {
             Ok(()) if attempt == Attempt::Trial => Ok(()),
             Ok(()) => self.seal(name, orders).await,
             Err((_, refusal)) => {
-                let what = "no snapshot is taken, since what is reserved must be there although the snapshot keeps what the volume has";
+                let what = "no snapshot is taken, because the volume's reserved space must be available in addition to the snapshot";
                 let volume = name.split('@').next().unwrap_or_default();
                 Err(self.not_reserved(name, what, &self.make_thin(volume), refusal))
             }
@@ -347,10 +347,11 @@ impl Control {
         match label.groups.iter().position(|group| group.leaving) {
             None => Ok(()),
             Some(group) => {
-                let message =
-                    format!("group {group} is leaving the pool, and what a snapshot has cannot move");
+                let message = format!(
+                    "group {group} is being removed from the pool, and the data of a snapshot cannot move"
+                );
                 Err(Error::new(ErrorKind::Conflict, object, message)
-                    .remedy("Try again when the group has left"))
+                    .remedy("Try again when the group is removed"))
             }
         }
     }
@@ -570,13 +571,13 @@ impl Engine {
                 return Err(Error::new(ErrorKind::Invalid("volumes"), volume, "a volume is named POOL/NAME"));
             };
             if *pool.get_or_insert_with(|| own.to_string()) != own {
-                let message = "snapshots of several volumes are of one pool";
+                let message = "volumes of one snapshot command must be in the same pool";
                 return Err(Error::new(ErrorKind::Invalid("volumes"), volume, message));
             }
             names.push(within.to_string());
         }
         let Some(pool) = pool else {
-            return Err(Error::new(ErrorKind::Invalid("volumes"), name, "no volume is named"));
+            return Err(Error::new(ErrorKind::Invalid("volumes"), name, "no volume is given"));
         };
         let name = name.to_string();
         self.on_writable_pool(&pool, move |control| async move {

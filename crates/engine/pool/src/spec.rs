@@ -304,7 +304,7 @@ pub struct ProjectChange {
     /// At least 1 MiB; [`Setting::Inherit`] for none. It may be less than what is used.
     pub quota: Setting<u64>,
     /// Requests and bytes in a second; [`Setting::Inherit`] for no bound.
-    pub ceiling_iops: Setting<u64>,
+    pub max_iops: Setting<u64>,
     pub ceiling_bytes: Setting<u64>,
 }
 

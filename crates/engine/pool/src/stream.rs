@@ -4,7 +4,7 @@
 //! of the record before: none can be left out, repeated, moved, or put in from another stream. So whatever a damaged stream has
 //! delivered before its damage is right, and a receiver can keep it. Memory is bounded by the longest record, and taken as bytes arrive.
 //!
-//! The table is in `docs/decisions/0012-streams.md`, and a test compares it.
+//! The table is in `docs/development/decisions/0012-streams.md`, and a test compares it.
 
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Checksum, Id, TIB, WallTime};
@@ -111,9 +111,16 @@ pub struct StreamError {
 impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.flaw {
-            Flaw::NotAStream => write!(f, "at byte {} no record of a snapshot's stream begins", self.at),
+            Flaw::NotAStream => write!(
+                f,
+                "byte {} does not begin a record: this is not a snapshot stream of Forebay, or it is damaged",
+                self.at
+            ),
             Flaw::Version(version) => {
-                write!(f, "the stream has version {version} of the format, which this program does not know")
+                write!(
+                    f,
+                    "the stream has format version {version}, which this version of forebay does not know"
+                )
             }
             Flaw::Checksum => {
                 write!(f, "the record at byte {} of the stream is damaged or out of place", self.at)
@@ -121,10 +128,10 @@ impl fmt::Display for StreamError {
             Flaw::Malformed(what) => write!(f, "the record at byte {} of the stream has {what}", self.at),
             Flaw::Kind(kind) => write!(
                 f,
-                "the record at byte {} of the stream has blocks that are compressed in a way (kind {kind}) which this version does not know",
+                "the record at byte {} of the stream has blocks with a compression (kind {kind}) that this version of forebay does not know",
                 self.at
             ),
-            Flaw::Truncated => write!(f, "the stream breaks off at byte {}, before its end", self.at),
+            Flaw::Truncated => write!(f, "the stream is interrupted at byte {}, before its end", self.at),
         }
     }
 }
@@ -267,7 +274,7 @@ impl Decoder {
         };
         match fits {
             true => Ok(length),
-            false => Err(Flaw::Malformed("a kind or a length that there is not")),
+            false => Err(Flaw::Malformed("an unknown kind or length")),
         }
     }
 
@@ -315,13 +322,13 @@ impl Decoder {
             return Err(Flaw::Malformed("a header that is too long"));
         }
         if !(12..=17).contains(&block_shift) {
-            return Err(Flaw::Malformed("an impossible block size"));
+            return Err(Flaw::Malformed("an invalid block size"));
         }
         if size == 0 || size > SIZE_MAX || !size.is_multiple_of(1 << block_shift) {
-            return Err(Flaw::Malformed("an impossible size"));
+            return Err(Flaw::Malformed("an invalid size"));
         }
         if snapshot == Id(0) || from > SIZE_MAX >> block_shift {
-            return Err(Flaw::Malformed("an impossible header"));
+            return Err(Flaw::Malformed("an invalid header"));
         }
         (self.block_shift, self.next) = (Some(block_shift), from);
         let base = Some(base).filter(|base| *base != Id(0));
@@ -331,23 +338,23 @@ impl Decoder {
     /// Takes note of the blocks that a record is about.
     fn pass(&mut self, first: u64, count: u64, shift: u8) -> Result<(), Flaw> {
         if first < self.next || count == 0 {
-            return Err(Flaw::Malformed("blocks that are out of order"));
+            return Err(Flaw::Malformed("blocks out of order"));
         }
         match first.checked_add(count).filter(|end| *end <= SIZE_MAX >> shift) {
             Some(end) => self.next = end,
-            None => return Err(Flaw::Malformed("blocks beyond any volume")),
+            None => return Err(Flaw::Malformed("blocks beyond the largest volume")),
         }
         Ok(())
     }
 
     fn write(&mut self, shift: u8) -> Result<Record, Flaw> {
-        let cut = |_: Truncated| Flaw::Malformed("blocks that are cut off");
+        let cut = |_: Truncated| Flaw::Malformed("truncated blocks");
         let block_bytes = 1usize << shift;
         let mut r = self.payload();
         let (first, count, _) = (r.u64().map_err(cut)?, r.u32().map_err(cut)?, r.u32().map_err(cut)?);
         let mut table = Reader::new(r.bytes((count as usize).saturating_mul(BLOCK_BYTES)).map_err(cut)?);
         if (count as usize).saturating_mul(block_bytes) > DATA_BYTES_MAX {
-            return Err(Flaw::Malformed("more blocks than a record can have"));
+            return Err(Flaw::Malformed("too many blocks"));
         }
         let (mut data, mut forms) = (Vec::with_capacity(r.remaining()), Vec::with_capacity(count as usize));
         for _ in 0..count {
@@ -358,7 +365,7 @@ impl Decoder {
             }
             let fits = if kind == 0 { len == block_bytes } else { len < block_bytes && len % 4096 == 0 };
             if !fits || len == 0 {
-                return Err(Flaw::Malformed("a block of another size"));
+                return Err(Flaw::Malformed("a block of the wrong size"));
             }
             let block = r.bytes(len).map_err(cut)?;
             if Checksum::of(block) != sum {
@@ -376,7 +383,7 @@ impl Decoder {
     }
 
     fn clear(&mut self, shift: u8) -> Result<Record, Flaw> {
-        let cut = |_: Truncated| Flaw::Malformed("a range that is cut off");
+        let cut = |_: Truncated| Flaw::Malformed("a truncated range");
         let mut r = self.payload();
         let (first, count) = (r.u64().map_err(cut)?, r.u64().map_err(cut)?);
         self.pass(first, count, shift)?;
@@ -385,12 +392,12 @@ impl Decoder {
     }
 
     fn end(&mut self) -> Result<Record, Flaw> {
-        let cut = |_: Truncated| Flaw::Malformed("an end that is cut off");
+        let cut = |_: Truncated| Flaw::Malformed("a truncated end");
         let mut r = self.payload();
         let (written, cleared) = (r.u64().map_err(cut)?, r.u64().map_err(cut)?);
         let totals = Totals { written, cleared, mapped: r.u64().map_err(cut)? };
         if (written, cleared) != (self.totals.written, self.totals.cleared) {
-            return Err(Flaw::Malformed("other totals than the stream"));
+            return Err(Flaw::Malformed("totals that do not match the stream"));
         }
         self.ended = true;
         Ok(Record::End(totals))
@@ -534,10 +541,10 @@ mod tests {
         assert_eq!(flaw(&newer), Some(Flaw::Version(2)));
     }
 
-    /// `docs/decisions/0012-streams.md` says where each field is.
+    /// `docs/development/decisions/0012-streams.md` says where each field is.
     #[test]
     fn the_tables_of_the_page_are_right() {
-        const PAGE: &str = include_str!("../../../../docs/decisions/0012-streams.md");
+        const PAGE: &str = include_str!("../../../../docs/development/decisions/0012-streams.md");
         let stream = stream();
         let record = |kind: u8| {
             let mut at = 0;

@@ -147,7 +147,7 @@ impl LocalVolume {
         shard.refused.set(Some(now));
         let pool = &shard.shared.name;
         let message = format!(
-            "a write to volume {pool}/{} was refused: no space is left that is not held for reserved volumes or for the pool's own work. Delete \
+            "a write to volume {pool}/{} was refused: all free space is reserved, for volumes or for background work. Delete \
              snapshots, purge deleted volumes ('forebay volume trash'), or add disks with 'forebay pool add {pool} DISK…'",
             self.dataset.record.borrow().name
         );

@@ -160,7 +160,7 @@ impl Control {
         named.sort_by_key(|(_, trashed)| trashed.deleted.0);
         match named[..] {
             [] => Err(Error::new(ErrorKind::NotFound, self.object(name), "no such volume in the trash")
-                .remedy("List what is there with: forebay volume trash")),
+                .remedy("List the trash with: forebay volume trash")),
             [(id, trashed)] => Ok((*id, trashed.clone())),
             _ => {
                 let each =
@@ -171,7 +171,7 @@ impl Control {
                     each.collect::<Vec<_>>().join(", ")
                 );
                 Err(Error::new(ErrorKind::Conflict, self.object(name), message)
-                    .remedy("Say which by its UUID"))
+                    .remedy("Name the volume by its UUID"))
             }
         }
     }
@@ -223,8 +223,8 @@ impl Control {
         }
         self.check_new_name(&name)?;
         if self.names.borrow().contains_key(&name) {
-            return Err(Error::new(ErrorKind::Conflict, object, "another volume has this name by now")
-                .remedy("Have it back under another name, with '--as'"));
+            return Err(Error::new(ErrorKind::Conflict, object, "another volume has this name now")
+                .remedy("Restore it under another name, with '--as'"));
         }
         // The name is taken from here on, so that two requests cannot both have it.
         self.names.borrow_mut().insert(name.clone(), Place { shard: trashed.shard, id });
@@ -295,7 +295,7 @@ async fn look(control: Weak<Control>, rt: Rt) {
             let Ok((_, Trashed { name, .. })) = control.in_trash(&id.to_string()) else { continue };
             // One that something grew from stays until that is gone.
             if control.volume_purge(&id.to_string()).await.is_ok() {
-                let message = "purged: its time in the trash is over".to_string();
+                let message = "the volume was purged: its time in the trash is over".to_string();
                 control.event(Severity::Info, "volume.purged", &control.object(&name), message);
             }
         }
@@ -335,7 +335,7 @@ impl Engine {
                     &*volume,
                     "no imported pool has a volume with this id in its trash",
                 )
-                .remedy("One is named POOL/NAME, or by its UUID; list them with: forebay volume trash")
+                .remedy("Name it POOL/NAME or by its UUID; list the trash with: forebay volume trash")
             })?;
             work(owner, volume.clone()).await
         };

@@ -214,7 +214,7 @@ impl Control {
 
     fn refuse_when_ending(&self) -> Result<(), Error> {
         match self.is_ending() {
-            true => Err(self.error(ErrorKind::Conflict, "the trim ended early: the pool is being closed, or has stopped writing. Trim it again when it serves")),
+            true => Err(self.error(ErrorKind::Conflict, "the trim ended early: the pool is being closed, or has stopped writing. Start it again when the pool is in service")),
             false => Ok(()),
         }
     }

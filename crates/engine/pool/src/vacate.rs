@@ -277,14 +277,14 @@ impl Control {
             let label = self.label.borrow();
             let entry = label.groups.get(usize::from(group)).copied();
             if let Some(leaving) = label.groups.iter().position(|group| group.leaving) {
-                let message = format!("group {leaving} is leaving the pool already");
-                let remedy = "Wait until it has left; 'forebay pool status' shows how far it is";
+                let message = format!("group {leaving} is already being removed from the pool");
+                let remedy = "Wait until it is removed; 'forebay pool status' shows the progress";
                 return Err(Error::new(ErrorKind::Conflict, self.group_name(group), message).remedy(remedy));
             }
             entry.filter(|_| label.is_inhabited(usize::from(group)))
         };
         let Some(entry) = entry else {
-            let message = format!("it has no group {group}");
+            let message = format!("the pool has no group {group}");
             return Err(self
                 .error(ErrorKind::NotFound, message)
                 .remedy("See its groups with 'forebay pool status'"));
@@ -293,7 +293,7 @@ impl Control {
         if snapshots > 0 {
             let are =
                 if snapshots == 1 { "1 snapshot".to_string() } else { format!("{snapshots} snapshots") };
-            let message = format!("the pool has {are}, and what a snapshot has cannot move");
+            let message = format!("the pool has {are}, and the data of a snapshot cannot move");
             return Err(self.group_refused(
                 group,
                 &message,
@@ -304,7 +304,7 @@ impl Control {
         let mut without = self.slots.borrow().without(group);
         let others: Vec<u16> = without.data_groups().collect();
         if others.is_empty() && entry.role == 0 {
-            let message = "it is the only group for data that the pool has";
+            let message = "it is the only data group of the pool";
             let remedy = "Add another first, with 'forebay pool add POOL DISK… --layout LAYOUT'";
             return Err(self.group_refused(group, message, remedy));
         }
@@ -355,7 +355,8 @@ impl Control {
         let _turn = self.lineage.lock(0, 0).await;
         let bytes = self.group_remove_check(group).await?;
         self.relabel(|label| label.groups[usize::from(group)].leaving = true).await?;
-        let message = format!("group {group} is to leave: {} MiB move to other groups", bytes.div_ceil(MIB));
+        let message =
+            format!("group {group} is being removed: {} MiB move to other groups", bytes.div_ceil(MIB));
         self.event(Severity::Info, "group.leaving", self.name(), message);
         self.wake_healer();
         Ok(())
@@ -367,7 +368,7 @@ impl Control {
             return Ok(Round::Blocked(blocked));
         }
         let no_room = format!(
-            "the other groups have no room for all that is in group {group}; add disks or a group, or delete volumes"
+            "the other groups have no room for all data of group {group}; add disks or a group, or delete volumes"
         );
         for index in 0..self.shard_count() {
             let begin = move |shard: Rc<Shard>| async move {
@@ -420,8 +421,8 @@ impl Control {
         }
         let left: u64 = after.iter().map(|share| share.data + share.nodes).sum();
         Ok(Round::Blocked(format!(
-            "{left} bytes in group {group} cannot be read, or are in use all the time; a scrub names what no disk has right: \
-             overwrite it, or delete its volume"
+            "{left} bytes in group {group} cannot be read, or are always in use; a scrub finds the unrecoverable blocks: \
+             overwrite them, or delete their volume"
         )))
     }
 
@@ -459,8 +460,7 @@ impl Control {
                 as_task(&shard, |shard| async move { shard.move_log(chunks).await }).await
             };
             if self.on_shard(index, go).await? != Some(true) {
-                let why =
-                    "what is in the log alone finds no place on the disks; add disks, or delete volumes";
+                let why = "the disks have no room for the data that is only in the log; add disks, or delete volumes";
                 return Ok(Some(why.into()));
             }
         }
@@ -498,7 +498,7 @@ impl Control {
             self.on_shard(index, forget).await?;
         }
         let message =
-            format!("group {group} is empty, and its {} disks are no part of the pool any more", gone.len());
+            format!("group {group} is empty, and its {} disks are no longer part of the pool", gone.len());
         self.event(Severity::Info, "group.removed", self.name(), message);
         Ok(Round::Moved)
     }

@@ -61,7 +61,7 @@ pub(crate) fn check_size(object: &str, size: u64, block_size: u32) -> Result<(),
         let next = size.next_multiple_of(u64::from(block_size));
         return invalid(
             format!("{size} bytes are not a multiple of the block size of {block_size}"),
-            format!("The next size that is: {next}"),
+            format!("The next possible size: {next} bytes"),
         );
     }
     Ok(())
@@ -167,7 +167,7 @@ impl Control {
     /// Something cannot be done since stored data is lost.
     pub fn damaged_error(&self, name: &str, message: String) -> Error {
         let remedy = format!(
-            "'forebay pool status {} --errors' lists which bytes of what are lost. Restore them from a backup, then try again",
+            "'forebay pool status {} --errors' lists the lost data. Restore it from a backup, then try again",
             self.name()
         );
         Error::new(ErrorKind::Io, self.object(name), message).remedy(remedy)
@@ -220,7 +220,7 @@ impl Control {
 
     fn not_made(&self, name: &str, format: VolumeFormat, refusal: Refusal) -> Error {
         let thin = "make it thin ('--format thin')";
-        self.not_reserved(name, &format!("it cannot be made {}", format.name()), thin, refusal)
+        self.not_reserved(name, &format!("the volume cannot be made {}", format.name()), thin, refusal)
     }
 
     /// Two that each find all there is would both be refused, or both take what is left of a quota.
@@ -277,10 +277,10 @@ impl Control {
         self.trash.shards().into_iter().for_each(|shard| load[shard] += 1);
         let shard = (0..load.len()).min_by_key(|index| load[*index]).expect("a pool has a shard");
         if load[shard] >= VOLUMES_MAX {
-            let message = format!("the pool has its {} volumes", VOLUMES_MAX * load.len());
+            let message = format!("the pool has {} volumes, which is the maximum", VOLUMES_MAX * load.len());
             let remedy = match self.trash.is_empty() {
                 true => "Delete volumes, or create another pool",
-                false => "Purge volumes in the trash, which count as well, or create another pool",
+                false => "Purge volumes in the trash, which count too, or create another pool",
             };
             return Err(Error::new(ErrorKind::NoSpace, object, message).remedy(remedy));
         }
@@ -348,7 +348,7 @@ impl Control {
         check_size(&self.object(name), size, now.block_size)?;
         if size < now.size {
             let message = format!("shrinking from {} to {size} bytes would cut off data", now.size);
-            let remedy = "Create a smaller volume and copy what is needed";
+            let remedy = "Create a smaller volume and copy the data to it";
             return Err(Error::new(ErrorKind::Unsafe, self.object(name), message).remedy(remedy));
         }
         self.volume_grow(name, size, attempt).await
@@ -391,7 +391,10 @@ impl Control {
             let _turn = dataset.properties.lock(0, 0).await;
             let (number, snapshots) = (dataset.number(), shard.snapshots_of(dataset.number()));
             if !with_snapshots && !snapshots.is_empty() {
-                return Ok(Err(format!("it has {} snapshots, which would be lost with it", snapshots.len())));
+                return Ok(Err(format!(
+                    "the volume has {} snapshots, which would be lost with it",
+                    snapshots.len()
+                )));
             }
             let objections = shard.objections(number);
             if !objections.is_empty() {
@@ -409,7 +412,7 @@ impl Control {
             Error::new(kind, self.object(&name), format!("it cannot be deleted: {why}")).remedy(
                 Self::remedy_of(
                     &why,
-                    "Delete its snapshots first, or with it ('--with-snapshots'); clones can be promoted",
+                    "Delete its snapshots first, or together with it ('--with-snapshots'). Promote or delete its clones first",
                 ),
             )
         })?;

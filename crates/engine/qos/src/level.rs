@@ -1,6 +1,5 @@
 //! Service levels: what a flow is promised, and what it may take at most.
 
-use forebay_base::MIB;
 use std::fmt;
 use std::time::Duration;
 
@@ -56,10 +55,10 @@ impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         if self.floor.iops > 0 {
-            parts.push(format!("{} requests/s", self.floor.iops));
+            parts.push(format!("{} IOPS", self.floor.iops));
         }
         if self.floor.bytes > 0 {
-            parts.push(format!("{:.1} MiB/s", self.floor.bytes as f64 / MIB as f64));
+            parts.push(format!("{:.1} MB/s", self.floor.bytes as f64 / 1e6));
         }
         // Whichever is reached first.
         let rates = parts.join(" or ");
@@ -84,10 +83,10 @@ impl Level {
         ("non-critical-2", Level::promised(Class::NonCritical, 1500, 37, 250)),
     ];
 
-    const fn promised(class: Class, iops: u64, mib: u64, latency_ms: u64) -> Level {
+    const fn promised(class: Class, iops: u64, mb: u64, latency_ms: u64) -> Level {
         Level {
             class,
-            floor: Rate { iops, bytes: mib * MIB },
+            floor: Rate { iops, bytes: mb * 1_000_000 },
             latency: Some(Duration::from_millis(latency_ms)),
             ceiling: Rate { iops: 0, bytes: 0 },
             burst: Duration::ZERO,

@@ -84,7 +84,7 @@ impl Connection {
                         self.size = u64::from_be_bytes(data[2..10].try_into().expect("eight bytes"));
                     }
                 }
-                other => return Err(garbled(format!("{export} is not to be had: {}", other.kind))),
+                other => return Err(garbled(format!("{export} cannot be opened: {}", other.kind))),
             }
         }
     }

@@ -15,7 +15,7 @@ const MIB: usize = 1 << 20;
 const WRITES: usize = 32;
 
 fn limit(place: &Place, bandwidth: &str) {
-    place.run(&["level", "set", "slow", "--ceiling-bandwidth", bandwidth]).expect(0);
+    place.run(&["level", "set", "slow", "--max-bandwidth", bandwidth]).expect(0);
 }
 
 /// A volume of 64 MiB with a limit of 1 MiB/s.
@@ -24,7 +24,7 @@ fn slow_volume() -> (Place, Daemon) {
     let daemon = Daemon::start(&place);
     place.disks();
     place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
-    place.run(&["level", "create", "slow", "--class", "non-critical", "--ceiling-bandwidth", "1M"]).expect(0);
+    place.run(&["level", "create", "slow", "--class", "non-critical", "--max-bandwidth", "1M"]).expect(0);
     place.run(&["volume", "create", "tank/v", "--size", "64M", "--level", "slow"]).expect(0);
     (place, daemon)
 }

@@ -102,12 +102,12 @@ const TABLE: &[(&str, &str)] = &[
     ("forebay snapshot receive _", "forebay snapshot receive vault/vm2 < stream"),
     ("forebay snapshot rollback _", "forebay snapshot rollback vault/vm2@before --yes"),
     (
-        "forebay snapshot receptions",
-        "head -c 1500000 stream | forebay snapshot receive vault/vm3 && exit 1; forebay snapshot receptions",
+        "forebay snapshot receives",
+        "head -c 1500000 stream | forebay snapshot receive vault/vm3 && exit 1; forebay snapshot receives",
     ),
     (
         "forebay snapshot send _ --resume _",
-        "token=$(forebay snapshot receptions --json | grep -o '\"resume_token\": *\"[^\"]*' | grep -o '[^\"]*$')\n\
+        "token=$(forebay snapshot receives --json | grep -o '\"resume_token\": *\"[^\"]*' | grep -o '[^\"]*$')\n\
          forebay snapshot send tank/vm1@before --resume $token | forebay snapshot receive vault/vm3",
     ),
     (
@@ -173,8 +173,8 @@ const TABLE: &[(&str, &str)] = &[
     ("forebay project show _", "forebay project show tank/db"),
     ("forebay project list", "forebay project list"),
     (
-        "forebay level create gold --floor-iops 500 --latency 10ms",
-        "forebay level create gold --floor-iops 500 --latency 10ms",
+        "forebay level create gold --min-iops 500 --latency 10ms",
+        "forebay level create gold --min-iops 500 --latency 10ms",
     ),
     ("forebay level create _", "forebay level create other"),
     ("forebay level list", "forebay level list"),

@@ -144,7 +144,8 @@ fn a_channel_that_does_not_work_says_why() {
     place.run(&["channel", "set", "ops", "--to", "anna@example.com"]).expect(0);
     place.run(&["channel", "set", "ops", "--url", "https://example.com"]).expect(2).says("--host");
     let quiet = ["channel", "set", "ops", "--quiet", "daily 22:00-06:00", "--severity", "critical"];
-    let set = place.run(&quiet).expect(0).out;
+    assert_eq!(place.run(&quiet).expect(0).out, "Channel ops is changed.\n");
+    let set = place.run(&["channel", "show", "ops"]).expect(0).out;
     assert!(set.contains("daily 22:00-06:00 UTC") && set.contains("critical and worse"), "{set}");
     place.run(&["channel", "delete", "ops"]).expect(0);
     place.run(&["channel", "test", "ops"]).expect(3);

@@ -74,7 +74,7 @@ fn a_layout_is_validated_without_a_daemon() {
     std::fs::write(place.path().join("mine.toml"), mine).unwrap();
     let run = ["validate", "run", "mine.toml", "--model", "--seconds", "3", "--report", "page.html"];
     // It does better than was published, and the file does not say why.
-    assert!(place.run(&run).expect(1).out.contains("nobody has said why"));
+    assert!(place.run(&run).expect(1).out.contains("without an explanation"));
     let page = std::fs::read_to_string(place.path().join("page.html")).unwrap();
     assert!(page.contains("One file server &lt;on a mirror&gt;") && page.contains("--seed 1"));
     std::fs::write(place.path().join("mine.toml"), mine.replace("published-met = []", "")).unwrap();
@@ -235,7 +235,7 @@ fn hosts_groups_and_mappings() {
     );
     place.run(&esx1).expect(4).says("Choose another name");
     let taken = place.run(&["host", "create", "esx2", "--iqn", "eui.02004567a425678d"]).expect(4);
-    taken.says("eui.02004567a425678d: hosts esx1 and esx2 would both have it");
+    taken.says("eui.02004567a425678d: hosts esx1 and esx2 would both have this initiator name");
     place.run(&["host", "create", "esx2", "--iqn", "esx2"]).expect(2).says("initiatorname.iscsi");
     place.run(&["host", "create", "esx2", "--iqn", "iqn.1998-01.com.vmware:esx2"]).expect(0);
     let chap = ["host", "create", "esx3", "--iqn", "iqn.1998-01.com.vmware:esx3", "--chap", "esx3"];
@@ -274,8 +274,8 @@ fn hosts_groups_and_mappings() {
     assert!(shown.contains("iqn.2026-11.io.forebay:tank"), "{shown}");
     let mapped = place.json(&["volume", "map", "tank/b", "--host", "esx2", "--lun", "7"]);
     assert_eq!((&mapped["spec"]["lun"], &mapped["spec"]["logical_block_bytes"]), (&7.into(), &512.into()));
-    place.run(&["volume", "map", "tank/b", "--host", "esx2"]).expect(4).says("sees it already");
-    place.run(&["volume", "map", "tank/b", "--host", "cluster"]).expect(4).says("sees it already");
+    place.run(&["volume", "map", "tank/b", "--host", "esx2"]).expect(4).says("already, as LUN");
+    place.run(&["volume", "map", "tank/b", "--host", "cluster"]).expect(4).says("already, as LUN");
     place.run(&["volume", "map", "tank/b", "--host", "esx3", "--lun", "0"]).expect(4).says("--lun");
     place.run(&["volume", "map", "tank/b", "--host", "esx3", "--logical-block", "4K"]).expect(4).says("512");
     place.run(&["volume", "map", "tank/nothing", "--host", "esx3"]).expect(3);
@@ -302,7 +302,7 @@ fn hosts_groups_and_mappings() {
     place.run(&["host", "group", "set", "cluster", "--host"]).expect(0);
     place.run(&["host", "group", "delete", "cluster"]).expect(0);
     let plan = place.json(&["volume", "delete", "tank/a", "--dry-run"]);
-    assert!(plan["changes"][1].as_str().unwrap().contains("esx3 loses it"), "{plan}");
+    assert!(plan["changes"][1].as_str().unwrap().contains("esx3 loses the volume"), "{plan}");
     place.run(&["volume", "delete", "tank/a", "--yes"]).expect(0);
     place.run(&["host", "delete", "esx3"]).expect(0);
     assert_eq!(place.json(&["session", "list"])["items"], serde_json::json!([]));

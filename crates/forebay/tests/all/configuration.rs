@@ -35,11 +35,11 @@ fn every_mistake_is_found_in_its_line_with_what_is_allowed() {
         ("listen = [\"127.0.0.1:0\"]", 1, "listen", "the value is array", "one text"),
         ("iscsi = []", 1, "iscsi", "the value is array", "list of texts"),
         ("iscsi = [\"127.0.0.1:0\", \"nowhere\"]", 1, "iscsi", "`nowhere`", "HOST:PORT"),
-        ("iscsi = \"storage.example.org:3260\"", 1, "iscsi", "literal address", "127.0.0.1:3260"),
+        ("iscsi = \"storage.example.org:3260\"", 1, "iscsi", "an IP address", "127.0.0.1:3260"),
         ("iscsi-chap-minimum = \"md4\"", 1, "iscsi-chap-minimum", "`md4`", "md5 or sha256"),
         ("https = \"yes\"", 1, "https", "`yes`", "true or false"),
         ("\nnbd = \"0.0.0.0:10809\"", 2, "nbd", "without TLS", "certificate"),
-        ("shards = 2\nmemory = \"4K\"", 2, "memory", "the least is 64 MiB", "64M or more"),
+        ("shards = 2\nmemory = \"4K\"", 2, "memory", "the minimum is 64 MiB", "64M or more"),
         (
             "listen = \"127.0.0.1:47999\"\nnbd = \"127.0.0.1:47999\"",
             2,

@@ -58,7 +58,7 @@ fn good_clients_are_served(hold: impl Fn(&Daemon, usize) -> TcpStream) {
         assert_eq!(daemon.api(&secret).get("/api/v1/pools").status, 200, "a token");
         place.run(&["pool", "list"]).expect(0);
     }
-    place.run(&["level", "create", "slow", "--ceiling-iops", "100"]).expect(0);
+    place.run(&["level", "create", "slow", "--max-iops", "100"]).expect(0);
     while !told.contains("level.created") {
         let read = stream.read(&mut some).expect("the stream is still there");
         assert_ne!(read, 0, "the stream has ended");

@@ -89,7 +89,7 @@ fn lost_data_is_told_until_it_is_restored() {
     // A stream that meets it says so, not only that it ended.
     let mut send = program();
     send.args(["snapshot", "send", "tank/vm@kept", "--data"]).arg(place.data()).stdout(Stdio::null());
-    Finished::of(send, &["snapshot", "send"]).expect(1).says("broken off the stream: ");
+    Finished::of(send, &["snapshot", "send"]).expect(1).says("interrupted the stream: ");
     let all = [
         ("tank/vm".to_string(), 3 * first, both),
         ("tank/vm@kept".to_string(), 3 * first, both),

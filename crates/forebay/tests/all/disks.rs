@@ -3,10 +3,10 @@
 //! Method: the real daemon with pools on sparse files, changed with the command line, while a client's data is there to be
 //! compared. What the daemon remembers of the disks is read from its directory.
 
-use crate::common::{Daemon, Nbd, PATIENCE, Place};
+use crate::common::{Daemon, Nbd, Place, wait_until};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const DISK_BYTES: u64 = 256 << 20;
 const BLOCK_BYTES: usize = 64 << 10;
@@ -59,14 +59,6 @@ fn sorted(mut names: Vec<String>) -> Vec<String> {
     names
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < PATIENCE, "still waiting until {what}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
 #[test]
 fn disks_are_replaced_taken_out_and_back_added_and_removed() {
     let place = Place::new();
@@ -76,7 +68,7 @@ fn disks_are_replaced_taken_out_and_back_added_and_removed() {
     let daemon = Daemon::start(&place);
     let create = ["pool", "create", "tank", "--layout", "2+1", "a", "b", "c", "d"];
     place.run(&[&create[..], &["--spare", "a"]].concat()).expect(2).says("one role");
-    place.run(&[&create[..], &["--enclosure", "e=left"]].concat()).expect(2).says("none of the pool's");
+    place.run(&[&create[..], &["--enclosure", "e=left"]].concat()).expect(2).says("not one of the pool's");
     place.run(&[&create[..], &["--enclosure", "a=left", "b=right"]].concat()).expect(0);
     place.run(&["volume", "create", "tank/v", "--size", "64M"]).expect(0);
     write(&daemon, 1);
@@ -245,14 +237,14 @@ fn a_pool_gets_another_group_and_then_loses_a_disk_of_each() {
         let refused =
             |words: &[&str], code| place.run(&[&["pool", "add", "tank"], words, more].concat()).expect(code);
         refused(&["--layout", "2+2", "d", "e", "f", "g"], 2).says("can lose one disk").says("as many");
-        refused(&["--layout", "mirror", "d", "e"], 2).says("all have parity");
+        refused(&["--layout", "mirror", "d", "e"], 2).says("have parity");
         refused(&["--layout", "3+1", "d", "e", "f"], 2).says("needs 4 disks");
         refused(&["--layout", "3+1", "c", "d", "e", "f"], 5).says("tank");
         refused(&["--group", "1", "d"], 2).says("no data group");
     }
     let words = ["pool", "add", "tank", "--layout", "3+1", "d", "e", "f", "g", "--enclosure", "d=left"];
     let plan = place.json(&[&words[..], &["--dry-run"]].concat());
-    assert!(plan["changes"].to_string().contains("as a 3+1 group with room for"), "{plan}");
+    assert!(plan["changes"].to_string().contains("a 3+1 group of 4 disks, with room for"), "{plan}");
     assert_eq!(disks(&place, "online"), ["a", "b", "c"]);
     let group = |number: usize| {
         let status = place.json(&["pool", "status", "tank"]);
@@ -272,7 +264,7 @@ fn a_pool_gets_another_group_and_then_loses_a_disk_of_each() {
     assert!(shown.contains("group 1, data, 3+1") && shown.contains("left"), "{shown}");
 
     // Which group a disk joins has to be said now.
-    place.run(&["pool", "add", "tank", "h", "--dry-run"]).expect(2).says("several groups for data: 0, 1");
+    place.run(&["pool", "add", "tank", "h", "--dry-run"]).expect(2).says("several data groups: 0, 1");
     place.run(&["pool", "add", "tank", "h"]).expect(2).says("--group");
     place.run(&["pool", "add", "tank", "h", "--group", "1"]).expect(0);
     assert_eq!(group(1)["disks"].as_array().unwrap().len(), 5);
@@ -309,7 +301,7 @@ fn a_group_leaves_under_a_client_and_over_a_kill_and_its_disks_are_free() {
         place.run(&[&words[..], &["--yes"]].concat()).expect(code);
         place.run(&[&words[..], &["--dry-run"]].concat()).expect(code)
     };
-    refused("0", 5).says("only group for data").says("pool add POOL DISK… --layout");
+    refused("0", 5).says("only data group").says("pool add POOL DISK… --layout");
     refused("7", 3).says("no group 7");
     place.run(&["pool", "add", "tank", "--layout", "2+1", "tiny1", "tiny2", "tiny3"]).expect(0);
     refused("0", 5).says("room for").says("MiB");
@@ -318,7 +310,7 @@ fn a_group_leaves_under_a_client_and_over_a_kill_and_its_disks_are_free() {
 
     // What is small may go, and its disks may be used elsewhere.
     let told = place.run(&["pool", "remove", "tank", "--group", "1", "--yes"]).expect(0).out;
-    assert!(told.contains("Group tank/1 has left its pool"), "{told}");
+    assert!(told.contains("Group tank/1 is removed from its pool"), "{told}");
     assert_eq!(remembered(&place), ["a", "b", "c"]);
     place.run(&["pool", "create", "other", "--layout", "single", "tiny1", "--force"]).expect(0);
     check(&daemon, 1);
@@ -340,7 +332,7 @@ fn a_group_leaves_under_a_client_and_over_a_kill_and_its_disks_are_free() {
     wait_until("that is remembered", || remembered(&place) == ["d", "e", "f", "g"]);
     check(&daemon, 3);
     let events = place.run(&["event", "list"]).expect(0).out;
-    assert!(events.contains("group 0 is empty, and its 3 disks are no part of the pool"), "{events}");
+    assert!(events.contains("group 0 is empty, and its 3 disks are no longer part of the pool"), "{events}");
     place.run(&["pool", "status", "tank"]).expect(0);
 
     // Its number is free after a restart; one of the disks that are left may be gone.
@@ -376,24 +368,24 @@ fn a_lost_disk_is_rebuilt_by_itself_and_what_is_in_the_way_is_told() {
         let shown: serde_json::Value = serde_json::from_str(&shown.out).unwrap();
         shown["items"][0].clone()
     };
-    wait_until("the pool says what it waits for", || status()["status"]["healing"]["blocked"].is_string());
+    wait_until("the pool says what it waits for", || status()["status"]["rebuild"]["blocked"].is_string());
     let pool = status();
-    assert!(pool["status"]["healing"]["left_bytes"].as_u64().unwrap() > 0, "{pool}");
+    assert!(pool["status"]["rebuild"]["left_bytes"].as_u64().unwrap() > 0, "{pool}");
     let conditions = pool["conditions"].as_array().unwrap();
-    let healing = conditions.iter().find(|condition| condition["type"] == "Healing").expect("a condition");
+    let healing = conditions.iter().find(|condition| condition["type"] == "Rebuilding").expect("a condition");
     assert_eq!((&healing["status"], &healing["reason"]), (&false.into(), &"Blocked".into()));
     let shown = place.run(&["pool", "status", "tank"]).expect(6).out;
-    assert!(shown.contains("healing") && shown.contains("add a disk"), "{shown}");
+    assert!(shown.contains("rebuild") && shown.contains("add a disk"), "{shown}");
 
     // A spare one that is too small changes nothing, and whoever waits is told so.
     place.disk("tiny", 24 << 20);
     let waiting = place.run(&["pool", "add", "tank", "tiny", "--spare"]);
-    waiting.expect(4).says("has room").says("goes on by itself");
+    waiting.expect(4).says("can take the data").says("continues automatically");
     // One that is large enough does, without anybody waiting.
     place.run(&["pool", "add", "tank", "c", "--no-wait"]).expect(0);
     wait_until("the pool has healed", || {
         let pool = status();
-        pool["status"]["state"] == "online" && pool["status"].get("healing").is_none()
+        pool["status"]["state"] == "online" && pool["status"].get("rebuild").is_none()
     });
     check(&daemon, 1);
     // The lost one can be forgotten now.
@@ -436,7 +428,7 @@ fn a_trim_gives_back_the_space_of_what_was_deleted() {
     assert!(held() > data, "the disks hold {} bytes, and {data} are in use", held());
     check(&daemon, 1);
     let said = place.run(&["pool", "trim", "tank"]).expect(0).out;
-    assert!(said.contains("were told of"), "{said}");
+    assert!(said.contains("was reported to the disks"), "{said}");
 }
 
 #[test]
@@ -468,5 +460,5 @@ fn a_schedule_of_scrubs_stays_with_its_pool() {
     place.run(&["pool", "scrub", "tank", "--every", "off"]).expect(0);
     assert!(schedule().get("next_unix_ms").is_none(), "{}", schedule());
     let said = place.run(&["pool", "status", "tank"]).expect(0).out;
-    assert!(said.contains("next none planned"), "{said}");
+    assert!(said.contains("next none scheduled"), "{said}");
 }

@@ -336,9 +336,9 @@ fn a_ceiling_of_a_host_is_one_for_all_its_paths() {
     let place = Place::new();
     let daemon = Daemon::start(&place);
     tank(&place);
-    place.run(&["host", "set", "esx1", "--ceiling-iops", "9"]).expect(2).says("ceiling_iops");
-    place.run(&["host", "set", "esx1", "--ceiling-iops", "20"]).expect(0);
-    assert!(place.run(&["host", "show", "esx1"]).expect(0).out.contains("ceiling     20 IOPS\n"));
+    place.run(&["host", "set", "esx1", "--max-iops", "9"]).expect(2).says("max_iops");
+    place.run(&["host", "set", "esx1", "--max-iops", "20"]).expect(0);
+    assert!(place.run(&["host", "show", "esx1"]).expect(0).out.contains("limit       20 IOPS\n"));
     // WRITE(10) of the first block, so many times.
     let write = |nth: usize, count: u32| {
         let portal = daemon.iscsi[nth].clone();
@@ -366,10 +366,10 @@ fn a_ceiling_of_a_host_is_one_for_all_its_paths() {
     // What asks for nothing on the medium does not wait for it.
     assert_eq!(Initiator::named(&daemon.iscsi[1], ESX1).luns(), [0, 5]);
     assert!(!waiting.is_finished());
-    place.run(&["host", "set", "esx1", "--ceiling-iops", "none"]).expect(0);
+    place.run(&["host", "set", "esx1", "--max-iops", "none"]).expect(0);
     waiting.join().expect("the writes go on");
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
-    assert!(place.run(&["host", "show", "esx1"]).expect(0).out.contains("ceiling     -\n"));
+    assert!(place.run(&["host", "show", "esx1"]).expect(0).out.contains("limit       -\n"));
     daemon.stop();
 }
 
@@ -490,7 +490,7 @@ fn hosts_without_a_secret_are_warned_of_where_others_reach_them() {
     let beyond = [&serve[..], &["--iscsi-chap-minimum", "sha256"]].concat();
     let mut daemon = Daemon::start_with(&place, "serve", &beyond);
     let line = daemon.line();
-    assert!(line.contains("warning: host esx1 may log in by the initiator name alone"), "{line}");
+    assert!(line.contains("warning: host esx1 can log in with the initiator name alone"), "{line}");
     assert!(alerts(&place).contains("host.without_secret:esx1"));
     assert!(events(&place).contains("iscsi.host.without_secret"));
     place.run_with(&["host", "set", "esx1", "--chap", "esx1"], "the host's own secret\n").expect(0);

@@ -62,7 +62,7 @@ fn levels_are_made_changed_and_deleted() {
         "non-critical-2",
     ];
     assert_eq!(names(&listed), built_in);
-    assert_eq!(listed["items"][2]["spec"]["floor_iops"], 75_000);
+    assert_eq!(listed["items"][2]["spec"]["min_iops"], 75_000);
     assert_eq!(listed["items"][2]["status"]["built_in"], true);
     place
         .run(&["level", "set", "mission-critical", "--class", "non-critical"])
@@ -70,17 +70,8 @@ fn levels_are_made_changed_and_deleted() {
         .says("level create");
     place.run(&["level", "delete", "mission-critical"]).expect(4).says("built in");
 
-    let create = [
-        "level",
-        "create",
-        "gold",
-        "--class",
-        "mission-critical",
-        "--floor-iops",
-        "500",
-        "--latency",
-        "10ms",
-    ];
+    let create =
+        ["level", "create", "gold", "--class", "mission-critical", "--min-iops", "500", "--latency", "10ms"];
     let plan = place.json(&[&create[..], &["--dry-run"]].concat());
     assert!(plan["changes"].to_string().contains("latency goal of 10ms"), "{plan}");
     place.run(&["level", "show", "gold"]).expect(3).says("level list");
@@ -88,51 +79,48 @@ fn levels_are_made_changed_and_deleted() {
     place.run(&create).expect(4).says("another name");
     place.run(&["level", "create", "none"]).expect(4);
     place.run(&["level", "create", "1st"]).expect(2);
-    place.run(&["level", "create", "silver", "--ceiling-iops", "9"]).expect(2).says("10 to");
-    place.run(&["level", "create", "silver", "--burst", "3s"]).expect(2).says("ceiling");
-    place.run(&["level", "set", "gold", "--ceiling-iops", "499"]).expect(2).says("floor, 500");
-    let set = ["level", "set", "gold", "--ceiling-iops", "1000", "--burst", "30s", "--latency", "none"];
+    place.run(&["level", "create", "silver", "--max-iops", "9"]).expect(2).says("10 to");
+    place.run(&["level", "create", "silver", "--burst", "3s"]).expect(2).says("limit");
+    place.run(&["level", "set", "gold", "--max-iops", "499"]).expect(2).says("minimum, 500");
+    let set = ["level", "set", "gold", "--max-iops", "1000", "--burst", "30s", "--latency", "none"];
     let plan = place.json(&[&set[..], &["--dry-run"]].concat());
     assert_eq!(plan["changes"].as_array().map(Vec::len), Some(3), "{plan}");
     place.run(&set).expect(0);
     let shown = place.run(&["level", "show", "gold"]).expect(0).out;
     for words in [
         "mission-critical",
-        "floor       500 IOPS",
+        "minimum     500 IOPS",
         "latency     -",
-        "ceiling     1000 IOPS",
+        "limit       1000 IOPS",
         "burst       30s",
     ] {
         assert!(shown.contains(words), "{words} in {shown}");
     }
 
     // What looks much the same is a change, too.
-    place.run(&["level", "set", "gold", "--ceiling-bandwidth", "1450M"]).expect(0);
-    let plan = place.json(&["level", "set", "gold", "--ceiling-bandwidth", "1500M", "--dry-run"]);
-    assert_eq!(plan["changes"], json!(["ceiling in bytes of 1500 MiB a second"]));
-    place.run(&["level", "set", "gold", "--ceiling-bandwidth", "1500M"]).expect(0);
+    place.run(&["level", "set", "gold", "--max-bandwidth", "1450M"]).expect(0);
+    let plan = place.json(&["level", "set", "gold", "--max-bandwidth", "1500M", "--dry-run"]);
+    assert_eq!(plan["changes"], json!(["rate limit of 1500 MB/s"]));
+    place.run(&["level", "set", "gold", "--max-bandwidth", "1500M"]).expect(0);
     let shown = place.run(&["level", "show", "gold"]).expect(0).out;
-    assert!(shown.contains("ceiling     1000 IOPS, 1500 MiB/s"), "{shown}");
-    for zero in ["--ceiling-iops=0", "--floor-bandwidth=0K", "--latency=0ms", "--burst=off"] {
+    assert!(shown.contains("limit       1000 IOPS, 1500 MB/s"), "{shown}");
+    for zero in ["--max-iops=0", "--min-bandwidth=0K", "--latency=0ms", "--burst=off"] {
         place.run(&["level", "set", "gold", zero]).expect(2).says("write `none`");
     }
 
     // The API versions them, and `null` takes a bound away.
     let secret = place.run(&["token", "create", "robot", "--role", "operator"]).expect(0).out;
     let api = daemon.api(secret.trim());
-    let made = api.post("/api/v1/levels", json!({"name": "silver", "ceiling_bytes_per_second": 1 << 20}));
+    let made = api.post("/api/v1/levels", json!({"name": "silver", "max_bytes_per_second": 1 << 20}));
     assert_eq!((made.status, made.header("location")), (201, Some("/api/v1/levels/silver")));
-    assert_eq!(
-        made.json()["spec"],
-        json!({"class": "business-critical", "ceiling_bytes_per_second": 1 << 20})
-    );
+    assert_eq!(made.json()["spec"], json!({"class": "business-critical", "max_bytes_per_second": 1 << 20}));
     let tag = made.header("etag").expect("a tag").to_string();
     let set =
         |tag: &str, body| api.call("PATCH", "/api/v1/levels/silver", &format!("If-Match: {tag}"), Some(body));
-    let changed = set(&tag, json!({"ceiling_bytes_per_second": null, "floor_iops": 7}));
-    assert_eq!(changed.json()["spec"], json!({"class": "business-critical", "floor_iops": 7}));
-    set(&tag, json!({"floor_iops": 8})).problem(412, "precondition_failed");
-    set("*", json!({"floor_iops": 0})).problem(400, "invalid");
+    let changed = set(&tag, json!({"max_bytes_per_second": null, "min_iops": 7}));
+    assert_eq!(changed.json()["spec"], json!({"class": "business-critical", "min_iops": 7}));
+    set(&tag, json!({"min_iops": 8})).problem(412, "precondition_failed");
+    set("*", json!({"min_iops": 0})).problem(400, "invalid");
     set("*", json!({"floor": 8})).problem(400, "invalid");
 
     // Nobody loses one by accident.
@@ -224,7 +212,9 @@ fn volumes_have_the_level_of_their_project_or_one_of_their_own() {
     assert_eq!(level(&place, "volume", "tank/trashed"), from(&bronze, "own"));
     let shown = place.json(&["volume", "show", "tank/trashed"]);
     assert_eq!(shown["conditions"][1]["reason"], "LevelUnknown", "{shown}");
-    assert!(place.run(&["volume", "show", "tank/trashed"]).expect(0).out.contains("nobody here knows it"));
+    assert!(
+        place.run(&["volume", "show", "tank/trashed"]).expect(0).out.contains("unknown on this appliance")
+    );
     place.run(&["project", "set", "tank/db", "--level", "gold"]).expect(0);
     all(&place);
     daemon.stop();
@@ -239,7 +229,7 @@ fn a_ceiling_holds_and_follows_every_change() {
     let place = Place::new();
     let daemon = begin(&place);
     let mut nbd = Nbd::open(&daemon.nbd, "tank/db/data");
-    place.run(&["level", "create", "slow", "--ceiling-iops", "20"]).expect(0);
+    place.run(&["level", "create", "slow", "--max-iops", "20"]).expect(0);
     place.run(&["project", "set", "tank/db", "--level", "slow"]).expect(0);
     // Forty of them in two seconds, less what may come at once.
     let held = time(&mut nbd, 40);
@@ -249,10 +239,10 @@ fn a_ceiling_holds_and_follows_every_change() {
     let waiting = write(&daemon, "tank/db/log", 600);
     thread::sleep(Duration::from_millis(500));
     assert!(!waiting.is_finished());
-    place.run(&["level", "set", "slow", "--ceiling-iops", "100000"]).expect(0);
+    place.run(&["level", "set", "slow", "--max-iops", "100000"]).expect(0);
     let held = waiting.join().expect("the writes go on");
     assert!(held < Duration::from_secs(15), "{held:?}");
-    place.run(&["level", "set", "slow", "--ceiling-iops", "20"]).expect(0);
+    place.run(&["level", "set", "slow", "--max-iops", "20"]).expect(0);
     drop(nbd);
 
     // After a crash the level is known before anybody writes.
@@ -274,13 +264,12 @@ fn a_ceiling_holds_and_follows_every_change() {
     assert!(held > Duration::from_millis(1800), "{held:?}");
 
     // A project's is one for both volumes together, and follows a change likewise.
-    let set = |ceiling: &str| {
-        place.run(&["project", "set", "tank/db", "--level", "none", "--ceiling-iops", ceiling])
-    };
+    let set =
+        |ceiling: &str| place.run(&["project", "set", "tank/db", "--level", "none", "--max-iops", ceiling]);
     set("0").expect(2).says("none");
     set("20").expect(0);
     let shown = place.run(&["project", "show", "tank/db"]).expect(0).out;
-    assert!(shown.contains("ceiling     20 IOPS\n"), "{shown}");
+    assert!(shown.contains("limit       20 IOPS\n"), "{shown}");
     let begun = Instant::now();
     let both = ["tank/db/data", "tank/db/log"].map(|volume| write(&daemon, volume, 20));
     for one in both {
@@ -295,7 +284,7 @@ fn a_ceiling_holds_and_follows_every_change() {
     let held = waiting.join().expect("the writes go on");
     assert!(held < Duration::from_secs(15), "{held:?}");
     let shown = place.run(&["project", "show", "tank/db"]).expect(0).out;
-    assert!(shown.contains("ceiling     -\n"), "{shown}");
+    assert!(shown.contains("limit       -\n"), "{shown}");
     daemon.stop();
 }
 
@@ -344,9 +333,9 @@ fn a_pool_is_measured_when_it_is_made_and_when_somebody_asks() {
     }
     let iops = speed["read_iops"].to_string();
     let shown = place.run(&["pool", "status", "tank"]).expect(0).out;
-    assert!(shown.contains(&format!("speed       {iops} reads/s")), "{shown}");
+    assert!(shown.contains(&format!("speed       {iops} read and ")), "{shown}");
     let events = place.run(&["event", "list"]).expect(0).out;
-    assert!(events.contains(&format!("measured: {iops} reads")), "{events}");
+    assert!(events.contains(&format!("measured: {iops} read IOPS")), "{events}");
     daemon.kill();
     let daemon = Daemon::start(&place);
     let api = daemon.api(secret.trim());
@@ -369,7 +358,7 @@ fn a_pool_is_measured_when_it_is_made_and_when_somebody_asks() {
         0
     );
     let told = place.run(&["pool", "calibrate", "vault"]).expect(0).out;
-    assert!(told.contains("Pool vault: ") && told.contains(" writes/s of 8 KiB"), "{told}");
+    assert!(told.contains("Pool vault: ") && told.contains(" write IOPS of 8 KiB"), "{told}");
     let speed = place.json(&["pool", "status", "vault"])["items"][0]["status"]["speed"].clone();
     assert!(speed["write_iops"].as_u64().expect("a number") > 0, "{speed}");
     daemon.stop();
@@ -392,18 +381,16 @@ fn promises_are_counted_and_the_ledger_says_whether_they_are_kept() {
     let guess = iops("read_iops").min(iops("write_iops")) / 2;
     let promised = || {
         let status = api.get("/api/v1/pools/tank").json()["status"].clone();
-        status["promised_permille"].as_u64().expect("a number")
+        status["guaranteed_permille"].as_u64().expect("a number")
     };
     // A floor of about half: small requests cost more than they were measured to where large ones were slow.
-    place
-        .run(&["level", "create", "gold", "--floor-iops", &guess.to_string(), "--latency", "100us"])
-        .expect(0);
+    place.run(&["level", "create", "gold", "--min-iops", &guess.to_string(), "--latency", "100us"]).expect(0);
     place
         .run(&["volume", "create", "tank/probe", "--size", "16M", "--level", "gold", "--best-effort"])
         .expect(0);
     let half = (guess * 500 / promised()).to_string();
     place.run(&["volume", "set", "tank/probe", "--level", "none"]).expect(0);
-    place.run(&["level", "set", "gold", "--floor-iops", &half]).expect(0);
+    place.run(&["level", "set", "gold", "--min-iops", &half]).expect(0);
     let create = ["volume", "create", "tank/a", "--size", "16M", "--level", "gold"];
     let plan = place.json(&[&create[..], &["--dry-run"]].concat());
     assert!(plan["changes"].is_array(), "{plan}");
@@ -411,12 +398,12 @@ fn promises_are_counted_and_the_ledger_says_whether_they_are_kept() {
     let create = ["volume", "create", "tank/b", "--size", "16M", "--level", "gold"];
     for more in [&["--dry-run"][..], &[]] {
         let refused = place.run(&[&create[..], more].concat()).expect(4);
-        refused.says("other volumes were promised ").says(", and 90.0 % can be").says("--best-effort");
+        refused.says("other volumes are guaranteed ").says(", and 90.0 % can be").says("--best-effort");
     }
     place.run(&[&create[..], &["--best-effort"]].concat()).expect(0);
     let kept = |name: &str| {
         let conditions = place.json(&["volume", "show", name])["conditions"].clone();
-        let condition = conditions.as_array().expect("a list").iter().find(|one| one["type"] == "LevelKept");
+        let condition = conditions.as_array().expect("a list").iter().find(|one| one["type"] == "LevelMet");
         condition.expect("a condition")["status"].clone()
     };
     assert_eq!((kept("tank/a"), kept("tank/b")), (json!(true), json!(false)));
@@ -426,7 +413,7 @@ fn promises_are_counted_and_the_ledger_says_whether_they_are_kept() {
     let promised = format!("{}.{} %", promised / 10, promised % 10);
     let shown = place.run(&["pool", "status", "tank"]).expect(0).out;
     assert!(
-        shown.contains(&format!("levels      ask for {promised} of its time, of 90.0 % that can be promised; some volumes are best effort")),
+        shown.contains(&format!("levels      need {promised} of the pool's time; 90.0 % can be guaranteed; some volumes are best effort")),
         "{shown}"
     );
 
@@ -442,7 +429,7 @@ fn promises_are_counted_and_the_ledger_says_whether_they_are_kept() {
             }
         }
     };
-    write_until_told("level.violated");
+    write_until_told("level.missed");
     let ledger = |query: &str| api.get(&format!("/api/v1/pools/tank/ledger{query}")).json()["items"].clone();
     let all = ledger("");
     let lines = |state: &str| {
@@ -450,9 +437,9 @@ fn promises_are_counted_and_the_ledger_says_whether_they_are_kept() {
         let lines = seconds.flat_map(|second| second["volumes"].as_array().expect("a list"));
         lines.filter(|line| line["volume"] == "tank/a" && line["state"] == state).count()
     };
-    assert!(lines("violated") >= 5, "{all}");
+    assert!(lines("missed") >= 5, "{all}");
     let line = all[all.as_array().expect("a list").len() - 2]["volumes"][0].clone();
-    assert!(line["cause"]["kind"].is_string() && line["standing"] == "promised", "{line}");
+    assert!(line["cause"]["kind"].is_string() && line["standing"] == "guaranteed", "{line}");
     assert!(line["p99_us"].as_u64() > Some(100) && line["done"].as_u64() > Some(10), "{line}");
     // The next one comes within its second.
     let last = all[all.as_array().expect("a list").len() - 1]["number"].as_u64().expect("a number");
@@ -462,20 +449,20 @@ fn promises_are_counted_and_the_ledger_says_whether_they_are_kept() {
     // Disks that are slow in the test leave less than nine tenths.
     let seconds = shown
         .lines()
-        .filter(|line| line.starts_with(&format!("tank: levels ask for {promised} of its time, of ")));
-    assert!(seconds.filter(|line| line.contains(" that can be")).count() == 2, "{shown}");
+        .filter(|line| line.starts_with(&format!("tank: levels need {promised} of the pool's time; ")));
+    assert!(seconds.filter(|line| line.contains(" can be guaranteed")).count() == 2, "{shown}");
     let shown = place.run(&["top", "qos", "tank", "--json", "--count", "2"]).expect(0).out;
     let seconds: Vec<Value> = shown.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(seconds.len(), 2);
     assert!(seconds[1]["number"].as_u64() > seconds[0]["number"].as_u64());
 
     place.run(&["level", "set", "gold", "--latency", "10s"]).expect(0);
-    write_until_told("level.kept");
+    write_until_told("level.met");
     // There is room now.
     place.run(&["volume", "set", "tank/a", "--level", "none"]).expect(0);
     until("tank/b is promised its floor", || (kept("tank/b") == json!(true)).then_some(()));
     let events = place.run(&["event", "list"]).expect(0).out;
-    assert!(events.contains("level.promised"), "{events}");
+    assert!(events.contains("level.guaranteed"), "{events}");
     api.get("/api/v1/pools/tank/ledger?after=x").problem(400, "invalid");
     api.get("/api/v1/pools/vault/ledger").problem(404, "not_found");
     daemon.stop();

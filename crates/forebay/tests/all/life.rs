@@ -228,7 +228,7 @@ fn an_interrupted_creation_is_settled_at_the_next_start() {
     let daemon = Daemon::start(&place);
     place.run(&["pool", "status", "tank"]).expect(3);
     let events = place.run(&["event", "list"]).expect(0).out;
-    assert!(events.contains("pool.forgotten"), "{events}");
+    assert!(events.contains("pool.removed"), "{events}");
     place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
     daemon.stop();
     // What a kill between the creation and its record leaves.

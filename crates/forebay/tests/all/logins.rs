@@ -311,7 +311,7 @@ fn guessing_is_slowed_down_and_written_down() {
     expect("user anna", "LoginCreate", 200, 1);
     // Refused ones of one name are a line at once, and the others one line a minute later.
     expect("user anna", "LoginCreate", 401, 1);
-    expect("nobody", "LoginCreate", 401, 1);
+    expect("anonymous", "LoginCreate", 401, 1);
     expect("user anna", "TokenCreate", 201, 1);
     let secret = made.json()["secret"].as_str().unwrap().to_string();
     for word in ["by mistake", "wrong", PASSWORD, &secret] {

@@ -19,6 +19,7 @@ mod levels;
 mod life;
 mod logins;
 mod machine;
+mod manners;
 mod moving;
 mod notify;
 mod project_hosts;

@@ -2,22 +2,9 @@
 //!
 //! Method: the real daemon, its command line and its REST API; `kill -9` comes in between.
 
-use crate::common::{Api, Daemon, Finished, Place, program};
+use crate::common::{Daemon, Finished, Place, mapped, program};
 use serde_json::{Value, json};
 use std::fs::File;
-
-/// `VOLUME HOST LUN` of each mapping, sorted.
-fn mapped(api: &Api<'_>) -> Vec<String> {
-    let all = api.get("/api/v1/mappings").json();
-    let in_words = |mapping: &Value| {
-        let spec = &mapping["spec"];
-        let [volume, host] = ["volume", "host"].map(|field| spec[field].as_str().expect("a name"));
-        format!("{volume} {host} {}", spec["lun"])
-    };
-    let mut mapped: Vec<String> = all["items"].as_array().expect("a list").iter().map(in_words).collect();
-    mapped.sort();
-    mapped
-}
 
 /// The hosts of a volume or project, and where they come from.
 fn hosts(place: &Place, noun: &str, name: &str) -> (Value, Value) {
@@ -140,10 +127,13 @@ fn a_volume_that_is_mapped_by_hand_has_hosts_of_its_own() {
     }
     let unmap = ["volume", "unmap", "tank/web/b", "--host", "esx1"];
     let told = plan(&place, &unmap).join(" ");
-    assert!(told.contains("esx1 loses it") && told.contains("--inherit hosts"), "{told}");
+    assert!(told.contains("esx1 loses the volume") && told.contains("--inherit hosts"), "{told}");
     assert_eq!(hosts(&place, "volume", "tank/web/b"), from(&["esx1", "esx2"], "project"));
     let out = place.run(&unmap).expect(0).out;
-    assert!(out.contains("hosts are its own") && out.contains("tank/web/b --inherit hosts"), "{out}");
+    assert!(
+        out.contains("no longer inherits the hosts") && out.contains("tank/web/b --inherit hosts"),
+        "{out}"
+    );
     assert_eq!(hosts(&place, "volume", "tank/web/b"), from(&["esx2"], "own"));
     let map = ["volume", "map", "tank/web/c", "--host", "esx3", "--lun", "7"];
     let told = plan(&place, &map).join(" ");
@@ -151,9 +141,9 @@ fn a_volume_that_is_mapped_by_hand_has_hosts_of_its_own() {
     // What is refused makes nothing its own.
     place.run(&["volume", "map", "tank/web/a", "--host", "esx1", "--lun", "9"]).expect(4);
     assert_eq!(hosts(&place, "volume", "tank/web/a"), from(&["esx1", "esx2"], "project"));
-    assert!(place.run(&map).expect(0).out.contains("hosts are its own"));
+    assert!(place.run(&map).expect(0).out.contains("no longer inherits the hosts"));
     let again = place.run(&["volume", "map", "tank/web/b", "--host", "esx3"]).expect(0).out;
-    assert!(!again.contains("hosts are its own"), "they were before: {again}");
+    assert!(!again.contains("no longer inherits the hosts"), "they were before: {again}");
     let own = [
         "tank/web/b esx2 1",
         "tank/web/b esx3 0",
@@ -175,7 +165,7 @@ fn a_volume_that_is_mapped_by_hand_has_hosts_of_its_own() {
     // Until one follows it again: the number at the host that stays is the old one.
     let inherit = ["volume", "set", "tank/web/c", "--inherit", "hosts"];
     let told = plan(&place, &inherit);
-    assert!(told.contains(&"esx1, esx2 lose tank/web/c, which is LUN 2 there".to_string()), "{told:?}");
+    assert!(told.contains(&"esx1, esx2 lose tank/web/c (LUN 2)".to_string()), "{told:?}");
     assert_eq!(hosts(&place, "volume", "tank/web/c"), from(&["esx1", "esx2", "esx3"], "own"));
     place.run(&inherit).expect(0);
     assert_eq!(hosts(&place, "volume", "tank/web/c"), from(&["esx3"], "project"));
@@ -185,7 +175,7 @@ fn a_volume_that_is_mapped_by_hand_has_hosts_of_its_own() {
     // What belongs to no project has what it was given, until that is taken away.
     place.run(&["volume", "create", "tank/alone", "--size", "16M"]).expect(0);
     let out = place.run(&["volume", "map", "tank/alone", "--host", "esx3", "--lun", "99"]).expect(0).out;
-    assert!(!out.contains("hosts are its own"), "{out}");
+    assert!(!out.contains("no longer inherits the hosts"), "{out}");
     assert_eq!(hosts(&place, "volume", "tank/alone"), from(&["esx3"], "own"));
     place.run(&["volume", "set", "tank/alone", "--inherit", "hosts"]).expect(0);
     assert_eq!(hosts(&place, "volume", "tank/alone"), from(&[], "default"));
@@ -199,7 +189,7 @@ fn a_volume_that_is_mapped_by_hand_has_hosts_of_its_own() {
     place.run(&["host", "group", "set", "cluster", "--host", "esx3"]).expect(4).says("esx3 twice");
     place.run(&["host", "group", "delete", "cluster", "--yes"]).expect(5).says("projects name it: tank/db");
     let told = plan(&place, &["host", "delete", "esx3", "--unmap"]).join(" ");
-    assert!(told.contains("these do: tank/web, tank/db."), "{told}");
+    assert!(told.contains("projects that name it: tank/web, tank/db."), "{told}");
     place.run(&[&delete[..], &["--unmap"]].concat()).expect(0);
     assert_eq!(mapped(&api), [own[0]]);
     assert_eq!(hosts(&place, "project", "tank/web"), from(&[], "default"));
@@ -296,7 +286,7 @@ fn a_volume_moves_to_where_its_hosts_are_the_same() {
     let go = ["volume", "move", "tank/web/a", "vault"];
     let remedy = "project set vault/web --host esx1 esx3";
     place.run(&[&go[..], &["--dry-run"]].concat()).expect(4).says(remedy);
-    place.run(&go).expect(4).says("tank/web says esx1, esx3, but vault/web says esx3");
+    place.run(&go).expect(4).says("tank/web has esx1, esx3, but project vault/web has esx3");
     place.run(&["project", "set", "vault/web", "--host", "esx3", "esx1"]).expect(0);
     place.run(&go).expect(0);
     place.run(&["volume", "move", "tank/web/own", "vault"]).expect(0);

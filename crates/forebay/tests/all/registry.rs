@@ -2,24 +2,12 @@
 //!
 //! Method: the real daemon twice, with a data directory each; the disks are files that both can open. One of the two is killed with its pool.
 
-use crate::common::{Api, Daemon, Place};
+use crate::common::{Daemon, Place, mapped, wait_until};
 use serde_json::{Value, json};
-use std::time::Duration;
 
 const SECRET: &str = "0123456789abcdef";
-
-/// `VOLUME HOST LUN` of each mapping, sorted.
-fn mapped(api: &Api<'_>) -> Vec<String> {
-    let all = api.get("/api/v1/mappings").json();
-    let in_words = |mapping: &Value| {
-        let spec = &mapping["spec"];
-        let [volume, host] = ["volume", "host"].map(|field| spec[field].as_str().expect("a name"));
-        format!("{volume} {host} {}", spec["lun"])
-    };
-    let mut mapped: Vec<String> = all["items"].as_array().expect("a list").iter().map(in_words).collect();
-    mapped.sort();
-    mapped
-}
+/// A part of the last change, as the registry has it.
+const LAST: &[u8] = b"\"lun\":13";
 
 fn begin(place: &Place) -> (Daemon, String) {
     let daemon = Daemon::start(place);
@@ -57,8 +45,8 @@ fn a_pool_brings_its_hosts_mappings_and_levels_along() {
         here.run(&["host", "create", name, "--iqn", &format!("iqn.2026-01.example:{name}")]).expect(0);
     }
     here.run(&["host", "group", "create", "cluster", "--host", "esx2", "esx3"]).expect(0);
-    here.run(&["level", "create", "gold", "--ceiling-iops", "5000"]).expect(0);
-    here.run(&["level", "create", "silver", "--ceiling-iops", "500"]).expect(0);
+    here.run(&["level", "create", "gold", "--max-iops", "5000"]).expect(0);
+    here.run(&["level", "create", "silver", "--max-iops", "500"]).expect(0);
     for name in ["tank/vm1", "tank/vm2"] {
         here.run(&["volume", "create", name, "--size", "16M"]).expect(0);
     }
@@ -89,7 +77,7 @@ fn a_pool_brings_its_hosts_mappings_and_levels_along() {
     assert_eq!(there.json(&["level", "show", "gold"])["spec"], here.json(&["level", "show", "gold"])["spec"]);
     there.run(&["level", "show", "silver"]).expect(3);
     let status = there.run(&["pool", "status", "tank"]).expect(0).out;
-    assert!(status.contains("told at 70 %"), "{status}");
+    assert!(status.contains("alerts at 70 %"), "{status}");
     assert_eq!(there.json(&["project", "show", "tank/web"])["spec"]["hosts"], json!(["cluster", "esx1"]));
     let told = event(&there, "registry.taken");
     assert!(
@@ -104,7 +92,7 @@ fn a_pool_brings_its_hosts_mappings_and_levels_along() {
     there.run(&["volume", "map", "tank/vm1", "--host", "esx9", "--lun", "1"]).expect(0);
     there.run(&["project", "set", "tank/web", "--host", "cluster"]).expect(0);
     there.run(&["host", "set", "esx2", "--iqn", "iqn.2026-01.example:new-adapter"]).expect(0);
-    there.run(&["level", "set", "gold", "--ceiling-iops", "6000"]).expect(0);
+    there.run(&["level", "set", "gold", "--max-iops", "6000"]).expect(0);
     there.run(&["pool", "set", "tank", "--threshold", "60"]).expect(0);
     let changed = ["tank/vm1 esx9 1", "tank/vm2 cluster 3", "tank/web/a cluster 0"];
     assert_eq!(mapped(&other), changed);
@@ -112,8 +100,8 @@ fn a_pool_brings_its_hosts_mappings_and_levels_along() {
     here.run(&["pool", "import", "tank", "a", "b"]).expect(0);
     assert_eq!(mapped(&api), changed);
     assert_eq!(remembered(&here, "esx2")["initiators"], json!(["iqn.2026-01.example:new-adapter"]));
-    assert_eq!(here.json(&["level", "show", "gold"])["spec"]["ceiling_iops"], json!(6000));
-    assert!(here.run(&["pool", "status", "tank"]).expect(0).out.contains("told at 60 %"));
+    assert_eq!(here.json(&["level", "show", "gold"])["spec"]["max_iops"], json!(6000));
+    assert!(here.run(&["pool", "status", "tank"]).expect(0).out.contains("alerts at 60 %"));
     let told = event(&here, "registry.taken");
     assert!(
         told.contains("changed: host esx2") && told.contains("level gold") && told.contains("mapping"),
@@ -136,7 +124,11 @@ fn a_pool_brings_its_hosts_mappings_and_levels_along() {
 
     // The machine is gone, and its last change is with the disks.
     here.run(&["volume", "map", "tank/vm2", "--host", "esx1", "--lun", "13"]).expect(0);
-    std::thread::sleep(Duration::from_secs(3));
+    let disk = here.path().join("a");
+    wait_until("the pool has a copy of the mapping", || {
+        let bytes = std::fs::read(&disk).expect("the disk can be read");
+        bytes.windows(LAST.len()).any(|window| window == LAST)
+    });
     daemon.kill();
     there.run(&[&["pool", "import", "tank", "--force"], &disks[..]].concat()).expect(0);
     let gone = ["tank/vm1 esx9 1", "tank/vm2 cluster 3", "tank/vm2 esx1 13", "tank/web/a cluster 0"];

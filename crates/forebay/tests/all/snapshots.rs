@@ -2,9 +2,8 @@
 //!
 //! Method: the real daemon and its command line; data goes through NBD, and `kill -9` comes in between.
 
-use crate::common::{Daemon, Nbd, PATIENCE, Place};
+use crate::common::{Daemon, Nbd, Place, wait_until};
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
 
 const BLOCK: usize = 8192;
 const BLOCKS: u64 = 512;
@@ -33,14 +32,6 @@ fn expect_filled(daemon: &Daemon, export: &str, generation: u8) {
     for block in 0..BLOCKS {
         let is_right = nbd.read(block * BLOCK as u64, BLOCK) == content(generation, block);
         assert!(is_right, "block {block} of {export} is not of generation {generation}");
-    }
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < PATIENCE, "still waiting until {what}");
-        std::thread::sleep(Duration::from_millis(100));
     }
 }
 
@@ -98,7 +89,7 @@ fn a_volume_s_past_is_read_cloned_and_gone_back_to() {
     assert_eq!((&shown["snapshots"], &shown["snapshot_bytes"]), (&json!(2), &json!(BLOCKS * BLOCK as u64)));
     let listed = &place.json(&["volume", "list"])["items"][0]["status"];
     assert_eq!(listed["snapshots"], 2);
-    assert!(place.run(&["volume", "show", "tank/a"]).expect(0).out.contains("2 with 4 MiB"));
+    assert!(place.run(&["volume", "show", "tank/a"]).expect(0).out.contains("2 holding 4 MiB"));
     assert!(place.run(&["snapshot", "list"]).expect(0).out.contains("tank/a@s"));
 
     // A clone has the old contents, and what is written to it is its own.

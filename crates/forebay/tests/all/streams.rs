@@ -67,11 +67,11 @@ fn a_copy_in_another_pool_follows_its_volume() {
     let whole = send(&place, &["tank/web/a@one"], "whole");
     assert!(whole.len() > 1024 * BLOCK);
     fs::write(place.path().join("cut"), &whole[..whole.len() / 2]).expect("written");
-    let cut = receive(&place, "cut", &["vault/web/a"]).expect(2).says("breaks off at byte");
+    let cut = receive(&place, "cut", &["vault/web/a"]).expect(2).says("is interrupted at byte");
     assert!(!place.run(&["volume", "list"]).expect(0).out.contains("vault/web/a"));
     daemon.kill();
     let daemon = Daemon::start(&place);
-    let receptions = place.json(&["snapshot", "receptions"])["items"].clone();
+    let receptions = place.json(&["snapshot", "receives"])["items"].clone();
     let token = receptions[0]["resume_token"].as_str().expect("a token").to_string();
     assert!(cut.err.contains(&token), "{}", cut.err);
     assert_eq!((&receptions[0]["name"], &receptions[0]["active"]), (&json!("vault/web/a"), &json!(false)));
@@ -81,7 +81,7 @@ fn a_copy_in_another_pool_follows_its_volume() {
     let got = receive(&place, "rest", &["vault/web/a", "--json"]).expect(0);
     assert!(got.out.contains("\"vault/web/a@one\""), "{}", got.out);
     expect(&daemon, "vault/web/a", 0..1024, 1);
-    assert_eq!(place.json(&["snapshot", "receptions"])["items"], json!([]));
+    assert_eq!(place.json(&["snapshot", "receives"])["items"], json!([]));
 
     // What changed is little, and is refused over other changes.
     let change = send(&place, &["tank/web/a@two", "--from", "@one"], "change");
@@ -122,7 +122,7 @@ fn a_copy_in_another_pool_follows_its_volume() {
     place.run(&["snapshot", "rollback", "tank/web/a@one", "--force", "--yes"]).expect(0);
     place.run(&["snapshot", "create", "tank/web/a@back"]).expect(0);
     let refused = place.run(&["snapshot", "send", "tank/web/a@back", "--from", "tank/web/a#two"]).expect(2);
-    refused.says("went back to something older");
+    refused.says("went back to an older state");
     let mut behind = made.clone();
     behind["usable"] = json!(false);
     assert_eq!(place.json(&["bookmark", "list", "tank/web/a"])["items"], json!([behind]));
@@ -133,7 +133,7 @@ fn a_copy_in_another_pool_follows_its_volume() {
     // What is no stream, and what is not there.
     fs::write(place.path().join("text"), "not a stream, but long enough to be one's first record")
         .expect("written");
-    receive(&place, "text", &["vault/x"]).expect(2).says("no record");
+    receive(&place, "text", &["vault/x"]).expect(2).says("not a snapshot stream");
     place.run(&["snapshot", "send", "tank/web/a@none"]).expect(3);
     place.run(&["snapshot", "send", "tank/web/a@three", "--resume", "x"]).expect(2);
     let events = place.run(&["event", "list"]).expect(0).out;

@@ -34,7 +34,7 @@ fn what_was_deleted_comes_back_until_it_is_purged() {
         place.run(&[&delete[..], &["--force"]].concat()).expect(5).says("--yes");
         let plan = place.json(&[&delete[..], &["--force", "--dry-run"]].concat());
         let plan = plan["changes"].to_string();
-        assert!(plan.contains("in the trash for 7d") && plan.contains("esx1 loses it"), "{plan}");
+        assert!(plan.contains("in the trash for 7d") && plan.contains("esx1 loses the volume"), "{plan}");
         assert!(trash(&place).is_empty());
         let done = place.run(&[&delete[..], &["--force", "--yes"]].concat()).expect(0);
         assert!(done.out.contains("in the trash for 7d"), "{}", done.out);

@@ -191,6 +191,6 @@ fn a_trace_has_what_was_asked_and_is_asked_again() {
     assert!(client["iops"].as_f64().is_some_and(|iops| iops > 40.0), "{client}");
     std::fs::write(place.path().join("db.trace"), trace.replace("\nend", "\nand")).expect("a file");
     place.run(&["validate", "run", "./again.toml", "--model"]).expect(2).says("db.trace");
-    place.run(&["validate", "import", "db.trace"]).expect(2).says("is no request");
+    place.run(&["validate", "import", "db.trace"]).expect(2).says("is not a request");
     daemon.stop();
 }

@@ -120,7 +120,7 @@ fn events_changes_and_tasks_come_once_and_go_on_where_they_were() {
     once.dedup();
     assert_eq!(once, states, "a state is told once");
 
-    place.run(&["level", "create", "slow", "--ceiling-iops", "100"]).expect(0);
+    place.run(&["level", "create", "slow", "--max-iops", "100"]).expect(0);
     let level = |message: &Message| message.event == "event" && message.data["code"] == "level.created";
     let mut told = numbers(&seen);
     told.extend(numbers(&stream.until(level)));
@@ -294,7 +294,7 @@ fn what_is_wrong_is_told_until_it_is_mended() {
     place.run(&["disk", "online", "tank/1"]).expect(0);
     assert_eq!(alerts().iter().filter(|alert| alert["id"] == "pool.degraded:tank").count(), 0);
     // A level with a floor, in a pool that nobody has measured.
-    place.run(&["level", "create", "gold", "--floor-iops", "100"]).expect(0);
+    place.run(&["level", "create", "gold", "--min-iops", "100"]).expect(0);
     place.run(&["volume", "create", "tank/a", "--size", "64M", "--level", "gold"]).expect(0);
     let unmeasured = alerts();
     assert!(unmeasured.iter().any(|alert| alert["id"] == "pool.unmeasured:tank"), "{unmeasured:?}");

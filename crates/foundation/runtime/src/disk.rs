@@ -62,9 +62,9 @@ impl fmt::Display for DiskError {
             DiskErrorKind::Unreadable => "sectors cannot be read",
             DiskErrorKind::Io => "the device reported an I/O error",
             DiskErrorKind::Gone => "the device is gone",
-            DiskErrorKind::Shrunk => "it has become shorter than it was",
-            DiskErrorKind::GivenUp => "the device was given up",
-            DiskErrorKind::Late => "the device takes much longer than others",
+            DiskErrorKind::Shrunk => "the device has shrunk",
+            DiskErrorKind::GivenUp => "the device did not answer and was abandoned",
+            DiskErrorKind::Late => "the device is much slower than others",
             DiskErrorKind::NoSpace => "the file system under it is full",
             DiskErrorKind::Unsupported => "the device does not support the operation",
         };
@@ -104,7 +104,7 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OpenError::NotFound => {
-                f.write_str("no such file or device; create a sparse file with: truncate -s 10G PATH")
+                f.write_str("no such file or device; check the path, or for a test create a sparse file with: truncate -s 10G PATH")
             }
             OpenError::InUse(by) => write!(f, "in use: {by}"),
             OpenError::NotADisk => f.write_str("neither a regular file nor a block device"),

@@ -126,9 +126,9 @@ pub const DISK_10K: DiskSheet = DiskSheet {
 /// 15 000 revolutions a minute, 146 GB.
 pub const DISK_15K: DiskSheet = DiskSheet {
     name: "15K",
-    source: "Seagate Cheetah 15K.5 (ST3146855SS) data sheet, which was not at hand: but for the mean seek of writes and the outer rate, as \
-             others quote them, its figures are to be checked. It has neither tracks (here those of four heads at the mean rate) nor the seek \
-             from end to end (here what a square root through the two others gives)",
+    source: "Seagate Cheetah 15K.5 (ST3146855SS) data sheet, which was not available: check its figures, except the mean seek of writes and the outer \
+             rate, which others quote. It gives no tracks (here: those of four heads at the mean rate) and no full-stroke seek \
+             (here: from a square root through the other two)",
     bytes: 146_815_733_760,
     rpm: 15_000,
     tracks: 92_700,
@@ -227,7 +227,7 @@ impl Sheet {
         match self {
             Sheet::Disk(sheet) => sheet.source,
             Sheet::Flash(sheet) => sheet.source,
-            Sheet::Measured(_) => "measured by who wrote the configuration",
+            Sheet::Measured(_) => "measured by the author of the configuration",
         }
     }
 

@@ -1,11 +1,11 @@
-//! `layer.noun[dim][dim=value][dim!=value]`: what somebody asks for, checked against the catalogue.
+//! `layer.noun[dim][dim=value][dim!=value]`: a query, checked against the catalogue.
 //!
 //! Several values of one dimension with `=` mean any of them; with `!=`, none of them. What [`Expression`] displays parses to the same.
 
 use crate::catalogue::{Dimension, Kind, Layer, Noun, Statistic, find};
 use std::fmt;
 
-/// Longer than anybody types, and short enough to show in an error.
+/// Longer than any real query, and short enough to show in an error.
 pub const CHARS_MAX: usize = 1000;
 /// As many brackets as there are dimensions of a layer, and some values more.
 pub const BRACKETS_MAX: usize = 8;
@@ -50,7 +50,7 @@ impl Expression {
         let chars: Vec<char> = text.chars().take(CHARS_MAX + 1).collect();
         if chars.len() > CHARS_MAX {
             let what = format!("an expression has at most {CHARS_MAX} characters");
-            return Err(ExpressionError { at: CHARS_MAX, what, instead: "Ask for less at once.".into() });
+            return Err(ExpressionError { at: CHARS_MAX, what, instead: "Use a shorter expression.".into() });
         }
         let mut parser = Parser { chars: &chars, at: 0 };
         let statistic = parser.statistic()?;
@@ -150,7 +150,7 @@ fn check(statistic: &Statistic, parts: &[Part], part: &Part) -> Result<(), (&'st
     match part {
         Part::Heat(_) if has_heat => Err(("a second heat map", "Leave one of the two brackets out.")),
         Part::By(_) if parts.contains(part) => {
-            Err(("a dimension that is there already", "Leave one of the two brackets out."))
+            Err(("the same dimension twice", "Leave one of the two brackets out."))
         }
         Part::Heat(_) if has_lines => {
             Err(("a heat map with lines", "Give the other bracket a value, or leave it out."))
@@ -159,7 +159,7 @@ fn check(statistic: &Statistic, parts: &[Part], part: &Part) -> Result<(), (&'st
             Err(("lines in a heat map", "Give this bracket a value, or leave it out."))
         }
         Part::Heat(_) if statistic.kind != Kind::Counter => {
-            Err(("a heat map of something that is not counted", "Ask for `ops` with this bracket."))
+            Err(("a heat map of a statistic that is not counted", "Use `ops` with this bracket."))
         }
         _ => Ok(()),
     }
@@ -335,7 +335,7 @@ mod tests {
             ("nbd.ops[latency][size]", 16, "second heat map", ""),
             ("nbd.ops[latency][op]", 16, "lines in a heat map", "value"),
             ("nbd.ops[op][latency]", 11, "heat map with lines", ""),
-            ("nbd.ops[op][op]", 11, "already", ""),
+            ("nbd.ops[op][op]", 11, "same dimension twice", ""),
             ("nbd.latency[latency]", 12, "does not break down", ""),
             ("observer.rows[op]", 14, "`op`", "no brackets"),
             (&too_many, 7 + 9 * BRACKETS_MAX, "more than 8", ""),

@@ -1,7 +1,7 @@
 //! Blocks in files: segments that are appended to until they are long enough, closed, and removed whole.
 //!
 //! A segment is called `RESOLUTION-NUMBER` while it grows and `RESOLUTION-NUMBER-FIRST-LAST` from then on: a name says what is in it, so opening a
-//! store reads one segment of each resolution and no more. Numbers rise; times need not, when somebody sets the clock back.
+//! store reads one segment of each resolution and no more. Numbers rise; times need not, when the clock is set back.
 //!
 //! What does not verify is passed over: behind a damaged block its header says where the next begins, and behind a damaged header the next magic
 //! is looked for. Opening cuts off what was torn at the end of the growing segment; nothing else ever changes what was written.
@@ -24,7 +24,7 @@ pub(crate) fn make_private(dir: &Path) -> io::Result<()> {
     fs::set_permissions(dir, Permissions::from_mode(0o700))
 }
 
-/// A segment, as far as it was written when somebody looked.
+/// A segment, as far as it was written at the time of the look.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Segment {
     pub path: PathBuf,
@@ -293,7 +293,7 @@ impl Track {
         self.closed.front()
     }
 
-    /// Removes the oldest segment that does not grow; whoever reads it reads on.
+    /// Removes the oldest segment that does not grow; its readers continue.
     pub fn remove_oldest(&mut self) -> io::Result<()> {
         if let Some(segment) = self.closed.pop_front() {
             fs::remove_file(&segment.path)?;

@@ -4,7 +4,7 @@
 //! whatever the number of clients), and become a block. *Store*: blocks are appended to files, added up into minutes and hours, and dropped when they are
 //! old or too many ([`Store`]). *Query*: an [`Expression`] over an interval becomes an [`Answer`] ([`query`]).
 //!
-//! Everything is a function of its arguments and of files: no clock, no threads, no async. A store belongs to whoever appends; a [`View`] of it, which
+//! Everything is a function of its arguments and of files: no clock, no threads, no async. A store belongs to the appending thread; a [`View`] of it, which
 //! is cheap, may be asked by others meanwhile, because files are only appended to and removed.
 //!
 //! Sums are exact at every step: rows, seconds, minutes and hours are only ever added, histograms bucket by bucket, and percentiles are taken from

@@ -50,10 +50,10 @@ impl fmt::Display for AskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AskError::Interval => f.write_str("the interval ends before it begins"),
-            AskError::Step => f.write_str("a step has a second at least"),
+            AskError::Step => f.write_str("a step has at least 1 second"),
             AskError::Limit => write!(f, "an answer has 1 to {LIMIT_MAX} lines"),
             AskError::TooFine(least) => {
-                write!(f, "the interval is too long for this step; {least} seconds would do")
+                write!(f, "the interval is too long for this step; use {least} seconds or more")
             }
         }
     }

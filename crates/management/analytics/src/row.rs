@@ -156,7 +156,7 @@ fn added(one: &[(u16, u64)], other: &[(u16, u64)]) -> Vec<(u16, u64)> {
 }
 
 impl Row {
-    /// Labels and cells. What is none of the layer's is left out: a mistake of whoever counts, which tests should see.
+    /// Labels and cells. What is none of the layer's is left out: a mistake of the counting code, which tests should see.
     pub(crate) fn into_cells(self) -> (Layer, Labels, Cells) {
         let Row { layer, mut labels, values } = self;
         labels.sort_by_key(|(dimension, _)| *dimension);

@@ -148,7 +148,7 @@ impl Store {
     }
 
     fn remember(&mut self, block: Block) {
-        // Somebody set the clock back: what is in memory is behind what is in files, and in order.
+        // The clock was set back: what is in memory is behind what is in files, and in order.
         if self.recent.back().is_some_and(|last| last.header.start > block.header.start) {
             self.recent.clear();
             self.recent_bytes = 0;

@@ -1,4 +1,4 @@
-//! What a store had at a moment, for whoever asks: a list of segments, and the last minutes in memory.
+//! What a store had at a moment, for queries: a list of segments, and the last minutes in memory.
 
 use crate::block::{Block, Resolution};
 use crate::files::Segment;

@@ -1,4 +1,4 @@
-//! What is wrong now. Nothing of it is stored: it is told anew from the state of things, and is gone when the cause is.
+//! Alerts: current faults. They are derived from the present state and not stored, and end with their cause.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 pub enum AlertSeverity {
     /// Data or service is lost, or one more fault would lose it.
     Critical,
-    /// Something has to be done, though nothing is lost.
+    /// An administrator has to act, but nothing is lost.
     Warning,
     /// Worth knowing.
     Info,
@@ -24,27 +24,27 @@ impl AlertSeverity {
     }
 }
 
-/// Something that is wrong now.
+/// A current fault.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Alert {
-    /// The same as long as it lasts: what is wrong, and with which object.
+    /// Kind of the fault and its object: the same as long as the alert lasts.
     pub id: String,
     pub severity: AlertSeverity,
-    /// When it began, or was first seen; after a restart of the daemon, anew.
+    /// When the fault began, or was first seen. A restart of the daemon sets it anew.
     pub since_unix_ms: u64,
     pub object: AlertObject,
     /// A sentence: what happened.
     pub cause: String,
-    /// A sentence: what that means.
+    /// A sentence: what this means for the service.
     pub impact: String,
     /// A sentence: what to do.
     pub action: String,
-    /// The command that does it, or shows more.
+    /// The command that does this, or shows more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 }
 
-/// What an alert is about.
+/// The object of an alert.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AlertObject {
     /// As in paths: `pools`, `disks`, `volumes`, `projects`.

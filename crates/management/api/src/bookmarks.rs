@@ -1,6 +1,7 @@
 //! Bookmarks: moments of volumes, without their blocks.
 //!
-//! What a volume has had since can be sent when the snapshot of then is gone: the receiver keeps the snapshot, the sender its bookmark.
+//! A bookmark is the base of an increment after its snapshot is deleted: the receiver keeps the snapshot, the sender
+//! its bookmark.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -14,14 +15,15 @@ pub struct Bookmark {
     pub pool: String,
     /// `POOL/NAME`.
     pub volume: String,
-    /// What its snapshot is known by in streams, wherever that was sent.
+    /// Identifies its snapshot in streams, also on receivers.
     #[schema(format = "uuid")]
     pub origin: String,
-    /// The volume's then.
+    /// Size of the volume at that moment.
     pub size_bytes: u64,
     /// When the snapshot was taken.
     pub created_unix_ms: u64,
-    /// Whether snapshots of the volume that are taken from now on can be sent from it. Not if the volume went back to something older since.
+    /// Whether snapshots taken from now on can be sent as an increment from it. They cannot if the volume was rolled
+    /// back to an older state since.
     pub usable: bool,
 }
 
@@ -31,7 +33,7 @@ pub struct Bookmark {
 pub struct BookmarkCreate {
     /// `POOL/VOLUME@NAME` or UUID.
     pub snapshot: String,
-    /// What follows the `#`: 1 to 100 letters, digits and `._-:`. Default: the snapshot's name.
+    /// The part of the name after `#`: 1 to 100 letters, digits and `._-:`. Default: the snapshot's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }

@@ -1,7 +1,8 @@
-//! Channels: where the appliance's notices go, which ones, and when.
+//! Channels: destinations of the appliance's notices, and their settings.
 //!
-//! Secrets are hidden by default: an answer has `null` in their place, and what comes back with `null` keeps the one that is stored, as long as it goes to
-//! the same place ([`ChannelSpec::keep_secrets`]). [`ChannelSpec::with_secrets`] is the one way to write them down.
+//! Secrets are hidden by default: answers have `null` in their place. A `null` in a request keeps the stored secret,
+//! as long as the delivery goes to the same place ([`ChannelSpec::keep_secrets`]). Only [`ChannelSpec::with_secrets`]
+//! writes secrets down.
 
 use crate::AlertSeverity;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -10,7 +11,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use utoipa::ToSchema;
 
-/// Where notices go.
+/// A channel: a destination of notices.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Channel {
     #[schema(format = "uuid")]
@@ -18,7 +19,8 @@ pub struct Channel {
     pub name: String,
     pub spec: ChannelSpec,
     pub status: ChannelStatus,
-    /// Only in the answer to the creation of a webhook that was given none: the secret that its requests are signed with. It is not shown again.
+    /// The secret that signs a webhook's requests. Only in the answer to the creation of a webhook without one; it is
+    /// not shown again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook_secret: Option<String>,
 }
@@ -27,26 +29,26 @@ pub struct Channel {
 pub struct ChannelStatus {
     pub created_unix_ms: u64,
     pub changed_unix_ms: u64,
-    /// Messages delivered since the daemon started. Over UDP (syslog, traps) that means sent.
+    /// Messages delivered since the daemon started; over UDP (syslog, traps), messages sent.
     pub delivered: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered_unix_ms: Option<u64>,
-    /// What is worth knowing about the last success: recipients that were refused.
+    /// A remark on the last success, such as refused recipients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Of the last attempt, if it failed.
+    /// The failure of the last attempt, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<ChannelFailure>,
-    /// When the next attempt is made, if one failed.
+    /// Time of the next attempt, if the last one failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_unix_ms: Option<u64>,
-    /// Notices that wait: for the receiver, for quiet hours to end, or because there were many.
+    /// Notices that wait: for the receiver, for the end of quiet hours, or because there were many.
     pub waiting: u64,
-    /// Notices that were lost since the daemon started: refused by the receiver, or without room among those that wait.
+    /// Notices lost since the daemon started: refused by the receiver, or dropped because too many waited.
     pub lost: u64,
     /// Whether quiet hours hold notices back now.
     pub quiet: bool,
-    /// Traps only: the engine under which the receiver has to know the user, as net-snmp's `createUser -e` takes it.
+    /// Traps only: the engine ID for which the receiver configures the user, as in net-snmp's `createUser -e`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snmp_engine_id: Option<String>,
 }
@@ -63,12 +65,13 @@ pub struct ChannelFailure {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelCreate {
-    /// 1 to 64 characters; no channel has it yet.
+    /// 1 to 64 characters, not the name of another channel.
     pub name: String,
     pub spec: ChannelSpec,
 }
 
-/// What to change of a channel; what is absent stays. Secrets that are null stay as they are while the delivery goes to the same place.
+/// Changes to a channel. Absent fields stay as they are. Secrets that are `null` stay while the delivery goes to the
+/// same place.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelSet {
@@ -78,40 +81,40 @@ pub struct ChannelSet {
     pub spec: Option<ChannelSpec>,
 }
 
-/// How a test message went.
+/// The result of a test message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ChannelTested {
-    /// Whether the receiver took it. Over UDP (syslog, traps) that means sent.
+    /// Whether the receiver accepted it. Over UDP (syslog, traps): whether it was sent.
     pub delivered: bool,
-    /// What is worth knowing nevertheless: recipients that the mail server refused.
+    /// A remark, such as recipients that the mail server refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<ChannelFailure>,
 }
 
-/// What a channel can be told.
+/// A kind of notice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NoticeKind {
     /// An alert began, or became more severe.
     Raised,
-    /// An alert is over.
+    /// An alert ended.
     Cleared,
-    /// The appliance is alive; every [`ChannelSpec::heartbeat_hours`].
+    /// A sign of life, every `heartbeat_hours`.
     Heartbeat,
-    /// A line of the audit log; syslog only.
+    /// An entry of the audit log; syslog only.
     Audit,
 }
 
-/// What a channel delivers, where and when.
+/// The settings of a channel: what it delivers, where and when.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelSpec {
     #[serde(default = "enabled")]
     pub enabled: bool,
     pub delivery: Delivery,
-    /// Alerts of this severity and more severe ones are delivered.
+    /// The lowest severity of alerts that are delivered.
     #[serde(default = "warning")]
     pub severity_min: AlertSeverity,
     #[serde(default = "raised_and_cleared")]
@@ -157,7 +160,7 @@ impl Delivery {
         }
     }
 
-    /// The authorities that are trusted instead of the system's.
+    /// The trusted certificate authorities, instead of the system's.
     pub fn authorities(&mut self) -> Option<&mut String> {
         match self {
             Delivery::Mail(mail) => mail.ca_pem.as_mut(),
@@ -167,7 +170,8 @@ impl Delivery {
         }
     }
 
-    /// Every secret, with its place as a JSON pointer below the delivery: what is not on this list is neither stored nor kept.
+    /// Every secret, with its place as a JSON pointer below the delivery. Secrets that are not listed here are
+    /// neither stored nor kept.
     pub fn secrets(&mut self) -> Vec<(&'static str, &mut Secret)> {
         match self {
             Delivery::Mail(mail) => {
@@ -202,7 +206,7 @@ pub enum MailSecurity {
     StartTls,
     /// TLS from the first byte (RFC 8314); port 465.
     Tls,
-    /// Not protected; port 25. Without a login only.
+    /// Unprotected; port 25. Only without a login.
     None,
 }
 
@@ -222,7 +226,7 @@ impl MailSecurity {
 pub struct Mail {
     /// Name or address of the mail server.
     pub host: String,
-    /// The standard one of `security` if absent.
+    /// Default: the standard port for `security`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     #[serde(default = "start_tls")]
@@ -233,7 +237,7 @@ pub struct Mail {
     pub from: String,
     /// Addresses only, 1 to 32.
     pub to: Vec<String>,
-    /// PEM of the authorities that are trusted instead of the system's.
+    /// Trusted certificate authorities in PEM, instead of the system's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_pem: Option<String>,
 }
@@ -251,14 +255,15 @@ pub struct MailLogin {
     pub password: Secret,
 }
 
-/// A POST of JSON, signed as the Standard Webhooks specification has it: `webhook-id`, `webhook-timestamp` and `webhook-signature`.
+/// A POST request with JSON, signed according to the Standard Webhooks specification: `webhook-id`,
+/// `webhook-timestamp` and `webhook-signature`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Webhook {
-    /// `https://…`, or `http://…` where the network is trusted. With many receivers the path is a secret: it is shown as `…`, and what comes back so is the
-    /// one that is stored.
+    /// `https://…`, or `http://…` in a trusted network. The path is often a secret: answers show it as `…`, and a
+    /// request with that keeps the stored path.
     pub url: String,
-    /// `whsec_` and the base64 of 24 to 64 random bytes; absent at the creation: the appliance makes one.
+    /// `whsec_` and the base64 of 24 to 64 random bytes. Absent at the creation: the appliance makes one.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub secret: Secret,
@@ -269,9 +274,9 @@ pub struct Webhook {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SyslogTransport {
-    /// RFC 5426, port 514: nothing tells whether a line arrived.
+    /// RFC 5426, port 514, without confirmation of delivery.
     Udp,
-    /// RFC 6587 with octet counting, port 514 (as receivers are usually configured: it has no registered one).
+    /// RFC 6587 with octet counting, port 514 (the usual one of receivers: none is registered).
     Tcp,
     /// RFC 5425, port 6514.
     Tls,
@@ -286,7 +291,7 @@ impl SyslogTransport {
     }
 }
 
-/// Lines as in RFC 5424.
+/// Syslog messages (RFC 5424).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Syslog {
@@ -316,13 +321,13 @@ pub enum SnmpLevel {
     AuthNoPriv,
 }
 
-/// SNMPv3 traps, of the objects in FOREBAY-MIB. The receiver needs the user under the appliance's engine ID
-/// ([`ChannelStatus::snmp_engine_id`]), because the sender of a trap is the authoritative engine (RFC 3414, section 1.5.1).
+/// SNMPv3 traps with the objects of FOREBAY-MIB. The receiver needs the user under the appliance's engine ID
+/// (`status.snmp_engine_id`): the sender of a trap is the authoritative engine (RFC 3414, section 1.5.1).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SnmpTrap {
     pub host: String,
-    /// 162 if absent.
+    /// Default: 162.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// 1 to 32 bytes.
@@ -333,14 +338,14 @@ pub struct SnmpTrap {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub authentication_password: Secret,
-    /// Needed for `auth_priv`, at least 8 characters; not looked at otherwise.
+    /// Required for `auth_priv`, at least 8 characters; ignored otherwise.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub privacy_password: Secret,
 }
 
 impl ChannelSpec {
-    /// What is told, when and to whom unless somebody says otherwise.
+    /// With the default settings.
     pub fn new(delivery: Delivery) -> ChannelSpec {
         ChannelSpec {
             enabled: enabled(),
@@ -365,7 +370,7 @@ impl ChannelSpec {
         whole
     }
 
-    /// As it is shown: without what of a webhook's URL only the receiver and whoever set it up should know.
+    /// As answers show it: without the secret part of a webhook's URL.
     pub fn shown(&self) -> ChannelSpec {
         let mut shown = self.clone();
         if let Delivery::Webhook(webhook) = &mut shown.delivery {
@@ -374,9 +379,10 @@ impl ChannelSpec {
         shown
     }
 
-    /// Takes over the secrets of `stored` where this channel, which came from a display, has them hidden.
+    /// Takes over the secrets of `stored` where this channel, which came from an answer, has them hidden.
     ///
-    /// Only while the delivery goes to the same place: otherwise whoever may edit a channel could have its password sent to a host of their own.
+    /// Only while the delivery goes to the same place: otherwise a user with the right to edit a channel could send
+    /// its password to another host.
     pub fn keep_secrets(&mut self, stored: &ChannelSpec) {
         if let (Delivery::Webhook(webhook), Delivery::Webhook(stored)) =
             (&mut self.delivery, &stored.delivery)
@@ -405,7 +411,7 @@ impl Delivery {
         self.destination() == other.destination()
     }
 
-    /// What a secret is entrusted to: kind, host and port, how the connection is protected, and whom it trusts.
+    /// The destination that a secret belongs to: kind, host and port, protection, and trusted authorities.
     fn destination(&self) -> (&'static str, &str, u16, String) {
         let (host, port, protection) = match self {
             Delivery::Mail(mail) => (
@@ -473,7 +479,7 @@ pub enum Day {
     Sunday,
 }
 
-/// What happens to critical alerts in quiet hours.
+/// Handling of critical alerts in quiet hours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CriticalAlerts {
@@ -489,7 +495,7 @@ pub struct QuietHours {
     pub days: BTreeSet<Day>,
     /// Minutes after midnight in UTC, 0 to 1439.
     pub from_minute: u16,
-    /// Minutes after midnight in UTC, 0 to 1440; at or before `from_minute`: on the next day.
+    /// Minutes after midnight in UTC, 0 to 1440. A value not above `from_minute` is on the next day.
     pub to_minute: u16,
     #[serde(default)]
     pub critical: CriticalAlerts,

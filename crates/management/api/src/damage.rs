@@ -1,27 +1,28 @@
-//! What of a pool is lost.
+//! Unrecoverable data of a pool.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Places on a pool's disks that something points to and that nothing can be made of.
+/// Unrecoverable places of a pool: places on its disks that are in use and cannot be restored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct PoolDamage {
-    /// Blocks, and nodes of trees, below which there may be many.
+    /// Number of unrecoverable blocks of data and metadata. One metadata block may stand for many data blocks.
     pub places: u64,
-    /// Those that nobody has accepted.
+    /// The part of `places` that is not accepted.
     pub open_places: u64,
-    /// What they hold, as it is stored.
+    /// Stored size of these places.
     pub stored_bytes: u64,
 }
 
-/// A stretch of a volume or a snapshot that reads as an error until it is written anew, or all who have it are deleted or put back.
+/// A range of a volume or snapshot that cannot be read. It becomes readable when it is overwritten. It is no longer
+/// listed when all volumes and snapshots that have it are deleted or rolled back.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct DamagedRange {
-    /// `POOL/VOLUME` or `POOL/VOLUME@SNAPSHOT`; a volume in the trash has its own name, too.
+    /// `POOL/VOLUME` or `POOL/VOLUME@SNAPSHOT`. A volume in the trash has its own former name.
     pub name: String,
     pub offset_bytes: u64,
     pub length_bytes: u64,
     pub found_unix_ms: u64,
-    /// Somebody has said that he knows.
+    /// An administrator has accepted the loss.
     pub accepted: bool,
 }

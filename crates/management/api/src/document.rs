@@ -1,6 +1,7 @@
-//! The OpenAPI 3.1 document, made from the table of operations and the types' own schemas.
+//! The OpenAPI 3.1 document, made from the table of operations and the schemas of the types.
 //!
-//! Committed as `docs/openapi.json`; a test compares the two, so that a change of the contract is seen in review.
+//! It is committed as `docs/reference/openapi.json`. A test compares the two, so that a review shows every change of
+//! the contract.
 
 use crate::{Access, Method, Operation, Problem, ReplyBody};
 use utoipa::openapi::content::ContentBuilder;
@@ -20,7 +21,7 @@ use utoipa::openapi::security::{
 use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required};
 use utoipa::{PartialSchema, ToSchema};
 
-/// The document as text, with a final newline: the exact content of `docs/openapi.json`.
+/// The document as text, with a final newline: the exact content of `docs/reference/openapi.json`.
 pub fn document() -> String {
     let mut text = serde_json::to_string_pretty(&open_api()).expect("the document is plain data");
     text.push('\n');
@@ -103,7 +104,7 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::SnapshotClone>(&mut schemas);
     all::<crate::Bookmark>(&mut schemas);
     all::<crate::BookmarkCreate>(&mut schemas);
-    all::<crate::Reception>(&mut schemas);
+    all::<crate::Receive>(&mut schemas);
     all::<crate::Host>(&mut schemas);
     all::<crate::HostCreate>(&mut schemas);
     all::<crate::HostSet>(&mut schemas);
@@ -168,7 +169,7 @@ fn components() -> utoipa::openapi::Components {
             "session",
             SecurityScheme::ApiKey(ApiKey::Cookie(ApiKeyValue::with_description(
                 "forebay_session",
-                "From `POST /api/v1/login`. Whatever is no GET also needs the header `X-CSRF-Token` with the `csrf` of that answer.",
+                "From `POST /api/v1/login`. Requests other than GET also need the header `X-CSRF-Token` with the `csrf` of that answer.",
             ))),
         )
         .build()
@@ -217,14 +218,14 @@ fn reply(operation: Operation) -> (&'static str, Response) {
         ReplyBody::Created(name) => {
             response = response
                 .description("Created")
-                .header("Location", text_header("Where the new object is"))
+                .header("Location", text_header("Path of the new object"))
                 .content("application/json", json(reference(name)));
             "201"
         }
         ReplyBody::Task => {
             response = response
-                .description("Accepted: the task does the work")
-                .header("Location", text_header("Where the task is"))
+                .description("Accepted: a task does the work")
+                .header("Location", text_header("Path of the task"))
                 .content("application/json", json(reference("Task")));
             "202"
         }
@@ -282,7 +283,7 @@ fn reply(operation: Operation) -> (&'static str, Response) {
 fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
     use crate::Parameter;
     let role = match operation.access() {
-        _ if operation.is_open() => "For anybody.",
+        _ if operation.is_open() => "No login needed.",
         Access::Viewer => "Role: viewer.",
         Access::Operator => "Role: operator.",
         Access::Admin => "Role: admin.",
@@ -353,14 +354,14 @@ fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
     }
     let mut headers = Vec::new();
     if operation.is_versioned() && operation.method() != Method::Get && operation.method() != Method::Post {
-        headers.push(("If-Match", "Do it only if the object's ETag is this one"));
+        headers.push(("If-Match", "Proceed only if the object's ETag is this one"));
     }
     if operation == Operation::EventStream {
-        headers
-            .push(("Last-Event-ID", "The number of the last event that was seen: those after it come first"));
+        headers.push(("Last-Event-ID", "Number of the last event received; later events come first"));
     }
     if operation.is_repeatable() {
-        headers.push(("Idempotency-Key", "Repeats with the same key and request get the first answer again"));
+        headers
+            .push(("Idempotency-Key", "A repeat with the same key and request gets the first answer again"));
     }
     for (name, description) in headers {
         let text = ObjectBuilder::new().schema_type(Type::String);
@@ -393,7 +394,7 @@ fn describe(operation: Operation) -> utoipa::openapi::path::Operation {
     out = out.response(status, response);
     if operation.parameters().contains(&Parameter::DryRun) && status != "200" {
         let plan = ResponseBuilder::new()
-            .description("With dry_run: what would be done")
+            .description("With dry_run: what would change")
             .content("application/json", json(reference("Plan")));
         out = out.response("200", plan.build());
     }

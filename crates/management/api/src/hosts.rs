@@ -1,8 +1,7 @@
-//! The objects of access over iSCSI: hosts, host groups, mappings and sessions.
+//! Access over iSCSI: hosts, host groups, mappings and sessions.
 //!
-//! A host is known by its initiator names. A mapping shows one volume to one host, or to every member of a group, under a
-//! number that does not change while the mapping lives. CHAP secrets go in and never come out: what is shown says
-//! only whose name goes with them.
+//! A host has initiator names. A mapping shows one volume to one host, or to every member of a group, under a LUN
+//! that never changes. CHAP secrets are in requests only, never in answers.
 
 use crate::Condition;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -21,28 +20,28 @@ pub struct Host {
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct HostSpec {
-    /// iSCSI names in lower case.
+    /// Its iSCSI initiator names, in lower case.
     pub initiators: Vec<String>,
-    /// The name by which the host proves itself (CHAP); absent: its initiator name is enough.
+    /// CHAP name of the host; absent: the initiator name is enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chap_user: Option<String>,
-    /// The name by which the target proves itself to the host (mutual CHAP).
+    /// CHAP name of the target, for mutual CHAP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutual_user: Option<String>,
-    /// What it gets at most in a second over iSCSI, with all its sessions and volumes; absent without a bound.
+    /// Limit in IOPS for all its sessions and volumes over iSCSI; absent without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceiling_iops: Option<u64>,
+    pub max_iops: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceiling_bytes_per_second: Option<u64>,
+    pub max_bytes_per_second: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct HostStatus {
-    /// Names of the groups that it is a member of.
+    /// Names of its groups.
     pub groups: Vec<String>,
-    /// Volumes that it sees, its own and its groups'.
+    /// Number of volumes mapped to it and its groups.
     pub volumes: u64,
-    /// iSCSI sessions that it has now.
+    /// Number of its iSCSI sessions.
     pub sessions: u64,
     pub created_unix_ms: u64,
 }
@@ -66,54 +65,57 @@ impl std::fmt::Debug for Chap {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostCreate {
-    /// 1 to 63 letters, digits and `._-`, starting with a letter; no host and no group has it yet.
+    /// 1 to 63 letters, digits and `._-`, starting with a letter; not the name of another host or group.
     pub name: String,
-    /// 1 to 64 iSCSI names (`iqn.`, `eui.` or `naa.`) that no other host has.
+    /// 1 to 64 iSCSI names (`iqn.`, `eui.` or `naa.`), not those of another host.
     pub initiators: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chap: Option<Chap>,
-    /// Only with `chap`, and with another secret.
+    /// Only with `chap`, and with a different secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutual: Option<Chap>,
-    /// Requests that it gets at most in a second over iSCSI, with all its sessions and volumes: 10 to 10000000; 0 for no bound.
+    /// Limit in IOPS for all its sessions and volumes over iSCSI: 10 to 10000000; 0: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceiling_iops: Option<u64>,
-    /// Bytes likewise, at least 1048576; 0 for no bound.
+    pub max_iops: Option<u64>,
+    /// Limit in bytes per second for all its sessions and volumes over iSCSI, at least 1000000; 0: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceiling_bytes_per_second: Option<u64>,
+    pub max_bytes_per_second: Option<u64>,
 }
 
-/// What to change of a host; what is absent stays.
+/// Changes to a host. Absent fields stay as they are.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostSet {
-    /// All initiator names that it has from now on.
+    /// The new name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The new list of initiator names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initiators: Option<Vec<String>>,
-    /// `null`: its initiator name is enough from now on.
+    /// `null`: no CHAP; the initiator name is enough.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     #[schema(value_type = Option<Chap>)]
     pub chap: Option<Option<Chap>>,
-    /// `null`: the target does not prove itself any more.
+    /// `null`: no mutual CHAP.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     #[schema(value_type = Option<Chap>)]
     pub mutual: Option<Option<Chap>>,
-    /// Requests that it gets at most in a second over iSCSI, with all its sessions and volumes: 10 to 10000000; 0 for no bound.
+    /// Limit in IOPS for all its sessions and volumes over iSCSI: 10 to 10000000; 0: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceiling_iops: Option<u64>,
-    /// Bytes likewise, at least 1048576; 0 for no bound.
+    pub max_iops: Option<u64>,
+    /// Limit in bytes per second for all its sessions and volumes over iSCSI, at least 1000000; 0: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceiling_bytes_per_second: Option<u64>,
+    pub max_bytes_per_second: Option<u64>,
 }
 
-/// A field that is there, be it `null`; one that is absent becomes `None` by its default.
+/// A field that is present, even as `null`. An absent field becomes `None` by its default.
 pub(crate) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     field: D,
 ) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(field).map(Some)
 }
 
-/// Hosts that see the same volumes under the same numbers: a cluster.
+/// Hosts that see the same volumes under the same LUNs, such as a cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct HostGroup {
     #[schema(format = "uuid")]
@@ -131,7 +133,7 @@ pub struct HostGroupSpec {
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct HostGroupStatus {
-    /// Volumes mapped to the group.
+    /// Number of volumes mapped to the group.
     pub volumes: u64,
     pub created_unix_ms: u64,
 }
@@ -139,18 +141,23 @@ pub struct HostGroupStatus {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostGroupCreate {
-    /// 1 to 63 letters, digits and `._-`, starting with a letter; no host and no group has it yet.
+    /// 1 to 63 letters, digits and `._-`, starting with a letter; not the name of another host or group.
     pub name: String,
     /// Names or UUIDs of its members.
     #[serde(default)]
     pub hosts: Vec<String>,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+/// Changes to a host group. Absent fields stay as they are.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostGroupSet {
-    /// Names or UUIDs of all its members from now on.
-    pub hosts: Vec<String>,
+    /// The new name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The new list of members, by name or UUID.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Vec<String>>,
 }
 
 /// A volume shown to a host or a host group. Its name is `POOL/NAME:HOST`.
@@ -170,7 +177,7 @@ pub struct MappingSpec {
     pub volume: String,
     /// Name of the host or host group.
     pub host: String,
-    /// The same for the mapping's life; each number once for a host at a target.
+    /// Fixed for the mapping's life, and unique for a host at a target.
     pub lun: u16,
     /// The same in all mappings of one volume.
     pub logical_block_bytes: u32,
@@ -182,7 +189,7 @@ pub struct MappingStatus {
     pub volume_id: String,
     /// Whether `host` is a group.
     pub is_group: bool,
-    /// Where the host sees it: the iSCSI name of the pool's target.
+    /// iSCSI name of the pool's target, at which the host sees the volume.
     pub target: String,
     pub created_unix_ms: u64,
 }
@@ -194,10 +201,10 @@ pub struct MappingCreate {
     pub volume: String,
     /// Name or UUID of a host or a host group.
     pub host: String,
-    /// 0 to 16383. Default: the lowest that is free.
+    /// 0 to 16383. Default: the lowest free LUN.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lun: Option<u16>,
-    /// 512 or 4096. Default: what the volume's other mappings have, or 512.
+    /// 512 or 4096. Default: the value of the volume's other mappings, or 512.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logical_block_bytes: Option<u32>,
 }
@@ -205,11 +212,11 @@ pub struct MappingCreate {
 /// An initiator that is logged in over iSCSI.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Session {
-    /// A number that no other session of this daemon has had.
+    /// A number, unique in the daemon's run.
     pub id: String,
     /// The initiator's iSCSI name.
     pub initiator: String,
-    /// Whose initiator that is; absent when it is nobody's any more.
+    /// The host of the initiator; absent when no host has it any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// The target's iSCSI name; absent for a discovery session.
@@ -217,7 +224,7 @@ pub struct Session {
     pub target: Option<String>,
     /// The initiator's address and port.
     pub address: String,
-    /// The address and port of ours at which it logged in.
+    /// The appliance's address and port.
     pub portal: String,
     pub portal_group: u16,
     pub since_unix_ms: u64,

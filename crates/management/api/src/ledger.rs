@@ -1,100 +1,107 @@
-//! The ledger of service levels: what each volume was promised, asked for and got in a second, and why a promise was not kept.
+//! The ledger of service levels: guarantee, demand and result of each volume in each second, and why a level was
+//! missed.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// A pool's second. Parts of the pool's time are in thousandths.
+/// One second of a pool. Shares of the pool's time are in thousandths.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct LedgerSecond {
-    /// Grows, also from one import to the next, as long as nobody sets the clock back.
+    /// Grows with each second, also from one import to the next, unless the clock is set back.
     pub number: u64,
     pub ended_unix_ms: u64,
-    /// Some more or less than a million.
+    /// Length of the second: about a million microseconds.
     pub span_us: u64,
-    /// How much can be promised. Absent as long as the pool was not measured.
+    /// Share of the pool's time that can be guaranteed; absent before the first measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub promisable_permille: Option<u32>,
-    /// What the floors of all volumes would take together at worst; more than can be promised when some are best effort.
-    pub promised_permille: u32,
-    /// By kind, the pool's time that its own work took, in microseconds.
-    pub own_work_us: BTreeMap<String, u64>,
-    /// Volumes that were asked for something.
+    pub guarantee_max_permille: Option<u32>,
+    /// Share of the pool's time that the minimums of all volumes take together at worst. It exceeds
+    /// `guarantee_max_permille` when some volumes are best effort.
+    pub guaranteed_permille: u32,
+    /// Pool time of background work in microseconds, by kind.
+    pub background_work_us: BTreeMap<String, u64>,
+    /// Volumes with requests in this second.
     pub volumes: Vec<LedgerLine>,
 }
 
-/// A volume's second.
+/// One second of a volume.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct LedgerLine {
     /// `POOL/NAME`.
     pub volume: String,
     #[schema(format = "uuid")]
     pub volume_id: String,
-    /// Its name, `none`, or the UUID of one that nobody here knows.
+    /// Name of its level, `none`, or the UUID of a level that this appliance does not have.
     pub level: String,
-    /// Absent where its level promises no rate.
+    /// Absent when its level has no minimum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standing: Option<Standing>,
     pub state: LedgerState,
-    /// Why a promise was not kept.
+    /// Why the level was missed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<LedgerCause>,
     pub asked: u64,
     pub asked_bytes: u64,
     pub done: u64,
     pub done_bytes: u64,
-    /// Answered with an error.
+    /// Requests answered with an error.
     pub failed: u64,
-    /// Of those that are done: how many took longer than the level's goal, or than 100 ms where it has none but a floor.
+    /// Completed requests that took longer than the latency goal; than 100 ms when the level has a minimum but no
+    /// goal.
     pub late: u64,
-    /// Asked for, and not answered at the end of the second.
+    /// Requests not answered at the end of the second.
     pub waiting: u64,
-    /// What half of them took at most, and 99 of 100; too large by an eighth at most. Time at ceilings is left out.
+    /// Median latency without time at limits; up to an eighth too high.
     pub p50_us: u64,
+    /// p99 latency without time at limits; up to an eighth too high.
     pub p99_us: u64,
-    /// Where the time of all requests together went: at ceilings, waiting for room in the log, for their turn, and at the disks.
+    /// Time of all requests together held back at limits.
     pub held_us: u64,
+    /// Time of all requests together waiting for space in the log.
     pub room_us: u64,
+    /// Time of all requests together waiting to be scheduled.
     pub turn_us: u64,
+    /// Time of all requests together at the disks.
     pub disks_us: u64,
-    /// Before all that, until a snapshot was taken or a move came to its end.
+    /// Time before all these, until a snapshot was taken or a move completed.
     pub paused_us: u64,
-    /// How much of the pool's time it took.
+    /// Pool time that the volume used.
     pub pool_time_us: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    Promised,
-    /// There is not enough for it; its floor and its latency goal do not count.
+    Guaranteed,
+    /// The pool cannot guarantee its minimum: minimum and latency goal do not apply.
     BestEffort,
-    /// Nor do they now: there is enough for it only with all disks in service and as fast as they were measured to be.
-    CannotBeKept,
-    /// Nobody has measured what the pool can do.
+    /// Minimum and latency goal do not apply now: the guarantee needs all disks in service and as fast as measured.
+    CannotBeMet,
+    /// The pool's performance is not measured.
     Unmeasured,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LedgerState {
-    /// It had its floor, or all in time where it has none.
+    /// It got its minimum; without a minimum, all requests were in time.
     Met,
-    /// It asked for less than its floor, and had it in time.
-    NotDemanded,
-    /// It had as much as its ceiling allows.
-    Capped,
-    Violated,
-    /// It has its share and no promise, as `standing` says.
+    /// Its demand was below its minimum, and was served in time.
+    LowDemand,
+    /// It reached its limit.
+    Limited,
+    Missed,
+    /// It gets its share without a guarantee, as `standing` says.
     BestEffort,
-    CannotBeKept,
+    CannotBeMet,
 }
 
-/// What most of the time went to.
+/// The cause of most of the delay.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct LedgerCause {
     pub kind: CauseKind,
-    /// Of a neighbour, `POOL/NAME`; of the pool's own work, its kind; of a disk, its number.
+    /// The neighbour, `POOL/NAME`; the kind of background work; or the number of the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
 }
@@ -102,18 +109,18 @@ pub struct LedgerCause {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CauseKind {
-    /// Another volume had the most of the pool's time.
+    /// Another volume used most of the pool's time.
     Neighbour,
-    /// The pool's own work had, or it filled the log.
-    OwnWork,
-    /// A disk is far slower than others of its group.
+    /// Background work used most of the pool's time, or filled the log.
+    BackgroundWork,
+    /// A disk is far slower than the others of its group.
     Disk,
-    /// The disks do less than they were measured to do.
+    /// The disks are slower than measured.
     Disks,
-    /// The disks take that long by themselves: only memory is faster.
+    /// The disks need that long; only memory is faster.
     CacheMiss,
-    /// It asked for more than the pool has, by itself.
-    Itself,
+    /// The volume's own demand exceeds the pool's performance.
+    OwnDemand,
 }
 
 impl LedgerCause {
@@ -121,11 +128,11 @@ impl LedgerCause {
     pub fn words(&self) -> String {
         let object = self.object.as_deref().unwrap_or_default();
         match self.kind {
-            CauseKind::Neighbour | CauseKind::OwnWork => object.to_string(),
+            CauseKind::Neighbour | CauseKind::BackgroundWork => object.to_string(),
             CauseKind::Disk => format!("disk {object} is slow"),
             CauseKind::Disks => "slow disks".into(),
             CauseKind::CacheMiss => "cache miss".into(),
-            CauseKind::Itself => "asks for more than the pool has".into(),
+            CauseKind::OwnDemand => "more demand than the pool can serve".into(),
         }
     }
 }

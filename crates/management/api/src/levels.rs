@@ -1,21 +1,21 @@
-//! Service levels: what a volume is promised, and what it may take at most.
+//! Service levels: the guarantees and limits of volumes, and the measured performance of pools.
 //!
-//! Volumes and projects name a level, and it is in force with their next request. Five are built in and stay as they are; others are made. With
-//! them is what a pool was measured to do, from which everybody's share is reckoned.
+//! A change of a level applies from the next request of its volumes. Five levels are built in and cannot be changed.
+//! Guarantees are calculated from the pool's measured performance.
 
 use crate::hosts::present;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What volumes and projects without a level are said to have. No level is called that.
+/// Shown as the level of volumes and projects without one. No level has this name.
 pub const LEVEL_NONE: &str = "none";
 
-/// What an appliance meant that had no levels.
+/// The level in answers of versions without levels.
 pub(crate) fn no_level() -> String {
     LEVEL_NONE.into()
 }
 
-/// How much it matters: what nobody was promised is shared 16 to 4 to 1.
+/// The importance of a level. Performance that is not guaranteed to a volume is shared 16 : 4 : 1 by class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LevelClass {
@@ -49,31 +49,32 @@ pub struct Level {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct LevelSpec {
     pub class: LevelClass,
-    /// What a volume gets whenever it asks for so much: as many requests, or as many bytes, whichever is reached first.
+    /// Guaranteed minimum, as long as the volume demands it: IOPS or bytes per second, whichever is reached first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub floor_iops: Option<u64>,
+    pub min_iops: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub floor_bytes_per_second: Option<u64>,
-    /// What 99 of 100 requests should take at most.
+    pub min_bytes_per_second: Option<u64>,
+    /// Goal for the p99 latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<u64>,
-    /// What a volume gets at most, of both.
+    /// Limit in IOPS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceiling_iops: Option<u64>,
+    pub max_iops: Option<u64>,
+    /// Limit in bytes per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceiling_bytes_per_second: Option<u64>,
-    /// For how long of its ceiling a volume may make up, after it asked for less.
+    pub max_bytes_per_second: Option<u64>,
+    /// For how long a volume may exceed its limit after lower demand; absent: 10 ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst_seconds: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct LevelStatus {
-    /// It can be neither changed nor deleted.
+    /// A built-in level can be neither changed nor deleted.
     pub built_in: bool,
-    /// Volumes of imported pools for which it holds.
+    /// Number of volumes of imported pools that have it.
     pub volumes: u64,
-    /// Absent of those that are built in.
+    /// Absent for built-in levels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_unix_ms: Option<u64>,
 }
@@ -81,64 +82,67 @@ pub struct LevelStatus {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LevelCreate {
-    /// 1 to 63 letters, digits and `._-`, starting with a letter; no level has it yet, and it is not `none`.
+    /// 1 to 63 letters, digits and `._-`, starting with a letter; not `none`, and not the name of another level.
     pub name: String,
     #[serde(default)]
     pub class: LevelClass,
     /// 1 to 10000000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub floor_iops: Option<u64>,
-    /// 1 to 107374182400.
+    pub min_iops: Option<u64>,
+    /// 1 to 100000000000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub floor_bytes_per_second: Option<u64>,
+    pub min_bytes_per_second: Option<u64>,
     /// 100 (0.1 ms) to 60000000 (a minute).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<u64>,
-    /// 10 to 10000000, and no less than the floor.
+    /// 10 to 10000000, at least `min_iops`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceiling_iops: Option<u64>,
-    /// 1048576 to 107374182400, and no less than the floor.
+    pub max_iops: Option<u64>,
+    /// 1000000 to 100000000000, at least `min_bytes_per_second`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceiling_bytes_per_second: Option<u64>,
-    /// 1 to 3600. Only with a ceiling.
+    pub max_bytes_per_second: Option<u64>,
+    /// 1 to 3600. Only with a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst_seconds: Option<u32>,
 }
 
-/// What to change of a level; what is absent stays, and what is `null` is not bounded any more. It is in force for all volumes of this level when the
-/// answer comes, also for requests that wait.
+/// Changes to a level. Absent fields stay as they are; `null` removes a bound. The change applies to all volumes of
+/// the level when the answer arrives, also to waiting requests.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LevelSet {
+    /// The new name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<LevelClass>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     #[schema(value_type = Option<u64>)]
-    pub floor_iops: Option<Option<u64>>,
+    pub min_iops: Option<Option<u64>>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     #[schema(value_type = Option<u64>)]
-    pub floor_bytes_per_second: Option<Option<u64>>,
+    pub min_bytes_per_second: Option<Option<u64>>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     #[schema(value_type = Option<u64>)]
     pub latency_us: Option<Option<u64>>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     #[schema(value_type = Option<u64>)]
-    pub ceiling_iops: Option<Option<u64>>,
+    pub max_iops: Option<Option<u64>>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     #[schema(value_type = Option<u64>)]
-    pub ceiling_bytes_per_second: Option<Option<u64>>,
+    pub max_bytes_per_second: Option<Option<u64>>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     #[schema(value_type = Option<u32>)]
     pub burst_seconds: Option<Option<u32>>,
 }
 
-/// What a pool's disks can do together, redundancy and log included: the result of its measurement.
+/// Measured performance of a pool, redundancy and log included.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PoolSpeed {
-    /// Requests of 8 KiB at random places, in a second; writes are durable.
+    /// With random requests of 8 KiB; writes are durable.
     pub read_iops: u64,
     pub write_iops: u64,
-    /// In requests of 1 MiB.
+    /// With requests of 1 MiB.
     pub read_bytes_per_second: u64,
     pub write_bytes_per_second: u64,
     pub measured_unix_ms: u64,

@@ -1,10 +1,10 @@
-//! The contract: what the daemon promises to programs, apart from how it keeps the promise.
+//! The contract between the daemon and its clients.
 //!
-//! Three things live here. The *objects* ([`Pool`], [`Volume`], …): `spec` is what was asked for, `status` what
-//! is, `conditions` what a person should know; integers are in base units and the unit ends the name. The
-//! *operations* ([`Operation`]): method, path, role, input and reply of each call, in one table from which the
-//! server builds its routes, the client its requests and [`document`] the OpenAPI description, so that the three
-//! cannot disagree. The *problems* ([`Problem`], [`Code`]): every error as RFC 9457 has it, with a stable code.
+//! It has three parts. The *objects* ([`Pool`], [`Volume`], …): `spec` is the request, `status` the present state,
+//! `conditions` are statements for people; integers are in base units, and the field's name ends with the unit. The
+//! *operations* ([`Operation`]): method, path, role, input and reply of each call, in one table. The server builds
+//! its routes from it, the client its requests and [`document`] the OpenAPI description, so that the three cannot
+//! disagree. The *problems* ([`Problem`], [`Code`]): every error as in RFC 9457, with a stable code.
 //!
 //! No I/O, and nothing of the engine: a client in another language sees exactly this.
 
@@ -21,7 +21,7 @@ mod moves;
 mod operation;
 mod problem;
 mod projects;
-mod receptions;
+mod receives;
 mod reports;
 mod scrub;
 mod server;
@@ -46,7 +46,7 @@ pub use moves::*;
 pub use operation::{Method, Operation, Parameter, ReplyBody};
 pub use problem::{Code, Problem};
 pub use projects::*;
-pub use receptions::Reception;
+pub use receives::Receive;
 pub use reports::*;
 pub use scrub::{PoolScrub, Scrub, ScrubAction, ScrubSchedule, ScrubState};
 pub use server::*;
@@ -58,7 +58,7 @@ pub use types::*;
 pub use users::*;
 pub use volumes::*;
 
-/// An `Idempotency-Key` has one byte at least and so many at most: room for a UUID and what a client likes to put before it.
+/// Longest `Idempotency-Key`; the shortest has one byte. A UUID and a prefix of the client fit.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
 
 /// Percent-encodes one path segment or query value: everything but RFC 3986's unreserved characters. A volume's name
@@ -78,7 +78,7 @@ pub fn encode_segment(text: &str) -> String {
 const UNITS: [(&str, u64); 5] =
     [("P", 1 << 50), ("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)];
 
-/// A word as a shell takes it, for commands that people are told to type: nothing in a name may become a command of its own.
+/// A word quoted for a shell, for commands in texts: nothing in a name may become a command of its own.
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -88,7 +88,7 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.chars().map(visible).collect::<String>().replace('\'', "'\\''"))
 }
 
-/// Bytes as texts for people have them, `1.5 GiB`: three digits at most.
+/// Bytes in texts for people, `1.5 GiB`: three digits at most.
 pub fn show_size(bytes: u64) -> String {
     for (name, unit) in UNITS {
         if bytes >= unit {
@@ -106,7 +106,7 @@ pub fn show_size(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
-/// Bytes exactly, as somebody has set them, `1500 MiB`: in the largest unit of which they are a multiple.
+/// Bytes exactly, as they were set, `1500 MiB`: in the largest unit of which they are a multiple.
 pub fn show_size_exact(bytes: u64) -> String {
     match UNITS.into_iter().find(|&(_, unit)| bytes >= unit && bytes.is_multiple_of(unit)) {
         Some((name, unit)) => format!("{} {name}iB", bytes / unit),
@@ -114,7 +114,29 @@ pub fn show_size_exact(bytes: u64) -> String {
     }
 }
 
-/// A duration as texts for people have it and the command line takes it, `24h`: in the largest unit of which it is a multiple.
+const RATES: [(&str, u64); 3] = [("GB/s", 1_000_000_000), ("MB/s", 1_000_000), ("kB/s", 1000)];
+
+/// Bytes per second in texts for people, `1.5 GB/s`: three digits at most.
+pub fn show_rate(bytes: u64) -> String {
+    let Some((name, unit)) = RATES.into_iter().find(|&(_, unit)| bytes >= unit) else {
+        return format!("{bytes} B/s");
+    };
+    let (whole, tenths) = (bytes / unit, bytes % unit * 10 / unit);
+    match (whole, tenths) {
+        (0..=99, 1..) => format!("{whole}.{tenths} {name}"),
+        _ => format!("{whole} {name}"),
+    }
+}
+
+/// Bytes per second exactly, as they were set: in the largest unit of which they are a multiple.
+pub fn show_rate_exact(bytes: u64) -> String {
+    match RATES.into_iter().find(|&(_, unit)| bytes >= unit && bytes.is_multiple_of(unit)) {
+        Some((name, unit)) => format!("{} {name}", bytes / unit),
+        None => format!("{bytes} B/s"),
+    }
+}
+
+/// A duration in texts for people and on the command line, `24h`: in the largest unit of which it is a multiple.
 pub fn show_duration(seconds: u32) -> String {
     let units = [("d", 24 * 3600), ("h", 3600), ("m", 60)];
     match units.into_iter().find(|&(_, unit)| seconds >= unit && seconds.is_multiple_of(unit)) {
@@ -126,7 +148,7 @@ pub fn show_duration(seconds: u32) -> String {
 /// A time that was measured, `98.3ms`: three digits at most.
 pub fn show_measured(micros: u64) -> String {
     let (unit, name) = match micros {
-        0..1000 => return format!("{micros}us"),
+        0..1000 => return format!("{micros}µs"),
         1000..999_500 => (1e3, "ms"),
         _ => (1e6, "s"),
     };
@@ -135,12 +157,12 @@ pub fn show_measured(micros: u64) -> String {
     format!("{number:.digits$}{name}")
 }
 
-/// A short time as texts for people have it and the command line takes it, `10ms`: in the largest unit of which it is a multiple.
+/// A short time in texts for people and on the command line, `10ms`: in the largest unit of which it is a multiple.
 pub fn show_micros(micros: u64) -> String {
     let units = [("s", 1_000_000), ("ms", 1000)];
     match units.into_iter().find(|&(_, unit)| micros >= unit && micros.is_multiple_of(unit)) {
         Some((name, unit)) => format!("{}{name}", micros / unit),
-        None => format!("{micros}us"),
+        None => format!("{micros}µs"),
     }
 }
 
@@ -149,10 +171,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn rates_are_decimal() {
+        for (bytes, text, exact) in [
+            (0, "0 B/s", "0 B/s"),
+            (999, "999 B/s", "999 B/s"),
+            (1500, "1.5 kB/s", "1500 B/s"),
+            (50_000_000, "50 MB/s", "50 MB/s"),
+            (1_250_000_000, "1.2 GB/s", "1250 MB/s"),
+            (123_456_789, "123 MB/s", "123456789 B/s"),
+        ] {
+            assert_eq!((show_rate(bytes), show_rate_exact(bytes)), (text.into(), exact.into()));
+        }
+    }
+
+    #[test]
     fn measured_times_have_three_digits() {
         for (micros, text) in [
-            (0, "0us"),
-            (999, "999us"),
+            (0, "0µs"),
+            (999, "999µs"),
             (1500, "1.50ms"),
             (98_303, "98.3ms"),
             (393_215, "393ms"),
@@ -208,7 +244,7 @@ mod tests {
         }
         assert_eq!(show_duration(36 * 3600), "36h");
         for (micros, text) in
-            [(0, "0us"), (250, "250us"), (1500, "1500us"), (10_000, "10ms"), (2_000_000, "2s")]
+            [(0, "0µs"), (250, "250µs"), (1500, "1500µs"), (10_000, "10ms"), (2_000_000, "2s")]
         {
             assert_eq!(show_micros(micros), text);
         }

@@ -1,18 +1,20 @@
-//! The machine's disks as things: what each one is, where it sits, what uses it and how it is.
+//! The disks of the machine: what each one is, its place, use and health.
 //!
-//! Apart from [`crate::Disk`], which is a pool's part and may be a file: these are all pieces of hardware, most of them before they belong to a pool.
+//! Unlike [`crate::Disk`], which is a member of a pool and may be a file, these are pieces of hardware, most of them
+//! not in a pool yet.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A disk of the machine that the daemon runs on, however many paths lead to it.
+/// A disk of the machine that the daemon runs on. A disk with several paths is listed once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct MachineDisk {
-    /// The same disk in any port and after a restart: world-wide name, else model and serial number, else its place. Unique in the list.
+    /// Identifies the disk in any port and after a restart: world-wide name, else model and serial number, else
+    /// place. Unique in the list.
     pub id: String,
-    /// The kernel's name now, such as `sda`; another disk may have it after a restart.
+    /// The kernel's present name, such as `sda`; another disk may have it after a restart.
     pub name: String,
-    /// The path to give to a pool.
+    /// The path for `pool create`, `pool add` and `disk replace`.
     pub device: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -25,30 +27,30 @@ pub struct MachineDisk {
     /// World-wide name: `0x5000c500…`, `eui.…` or `uuid.…`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wwn: Option<String>,
-    /// 0 when there is no medium, or it does not answer.
+    /// 0 without a medium, or when the disk does not answer.
     pub size_bytes: u64,
     pub sector_logical_bytes: u32,
     pub sector_physical_bytes: u32,
     pub rotational: bool,
     pub transport: DiskTransport,
-    /// Where it sits, as precisely as is known, in words: enclosure and slot, the port, or SCSI numbers.
+    /// Its place, as precisely as it is known: enclosure and slot, port, or SCSI numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
     /// The enclosure's logical identifier; absent for a slot of the machine itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enclosure: Option<String>,
-    /// What the enclosure or the machine calls the slot.
+    /// The slot's name in the enclosure or the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<String>,
-    /// What it holds, a sentence each, as far as somebody has looked.
+    /// Its contents, a sentence each, as far as they were read.
     pub contents: Vec<String>,
-    /// Whether a pool can have it without anything being lost.
+    /// Whether a pool can take it without a loss of data.
     pub free: bool,
-    /// Why it is not free, a sentence each; empty when it is.
+    /// Why it is not free, a sentence each; empty when it is free.
     pub not_free: Vec<String>,
-    /// Whether the machine itself lives on it.
+    /// Whether the machine's own system is on it.
     pub system: bool,
-    /// The imported pool that it is a disk of.
+    /// The imported pool that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
     /// Its number in that pool.
@@ -57,20 +59,21 @@ pub struct MachineDisk {
     pub health: DiskHealth,
 }
 
-/// How a disk is, as it says itself (SMART). Read every ten minutes at most; a disk in standby is not woken for it.
+/// Health of a disk, as the disk reports it (SMART). It is read every ten minutes at most. A disk in standby is not
+/// woken for it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct DiskHealth {
     pub state: DiskHealthState,
     /// A sentence each, the worst first; empty for a good disk.
     pub reasons: Vec<String>,
-    /// When the disk last said something.
+    /// When the disk last reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_unix_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature_celsius: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_on_hours: Option<u64>,
-    /// Of the rated endurance; it may be more than 100.
+    /// Used part of the rated endurance; it may exceed 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wear_percent: Option<u32>,
 }
@@ -79,9 +82,9 @@ pub struct DiskHealth {
 #[serde(rename_all = "lowercase")]
 pub enum DiskHealthState {
     Good,
-    /// Nothing bad is known, and nothing good.
+    /// Nothing is known about its health.
     Unknown,
-    /// Look at it: order a replacement, check the cable, cool it.
+    /// Needs attention: a replacement, another cable, or cooling.
     Warning,
     /// Replace it.
     Failing,
@@ -109,7 +112,7 @@ pub enum DiskTransport {
     Pmem,
     Loop,
     Nbd,
-    /// SCSI, but no more is known.
+    /// SCSI of an unknown kind.
     Scsi,
     Other,
 }

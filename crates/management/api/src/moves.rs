@@ -11,7 +11,7 @@ pub struct VolumeMove {
     pub pool: String,
 }
 
-/// On which side of a move something was left: `moved` where the volume was, `arriving` where it goes.
+/// The pool's side of a move: `moved` in the pool that the volume leaves, `arriving` in the pool that it goes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MoveSide {
@@ -19,10 +19,11 @@ pub enum MoveSide {
     Arriving,
 }
 
-/// What a move that did not end has left in a pool, as long as the other pool, which decides what becomes of it, is not imported.
+/// Data of an interrupted move in a pool. It waits until the other pool is imported, which decides what becomes of
+/// it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct MoveLeft {
-    /// The volume's.
+    /// The volume's UUID.
     #[schema(format = "uuid")]
     pub id: String,
     /// `POOL/NAME`.
@@ -33,15 +34,16 @@ pub struct MoveLeft {
     /// UUID of the other pool.
     #[schema(format = "uuid")]
     pub other_pool: String,
-    /// Whether it has all that was acknowledged until the switch.
+    /// Whether it has all writes that were acknowledged before the switch.
     pub complete: bool,
 }
 
-/// Makes a volume of what a move has left. It gets another UUID, so that there are not two if the other pool comes back.
+/// Makes a volume of an interrupted move's data. It gets another UUID, so that there are not two if the other pool
+/// comes back.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MoveKeep {
-    /// `POOL/[PROJECT/]NAME`, in the same pool. Default: the name that it had.
+    /// `POOL/[PROJECT/]NAME`, in the same pool. Default: its former name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }

@@ -1,7 +1,7 @@
-//! The operations: one table from which server, client and OpenAPI document are made.
+//! The operations: one table for server, client and OpenAPI document.
 //!
-//! The server matches on [`Operation`] exhaustively, so an operation that is described but not implemented does not
-//! compile, and one that is not in the table has no route.
+//! The server matches on [`Operation`] exhaustively: an operation without an implementation does not compile, and one
+//! that is not in the table has no route.
 
 mod parameter;
 mod summary;
@@ -29,7 +29,7 @@ impl Method {
     }
 }
 
-/// What a successful call answers with, by schema name.
+/// The answer of a successful call, by schema name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReplyBody {
     /// 200.
@@ -46,7 +46,7 @@ pub enum ReplyBody {
     Document,
     /// 200: a snapshot's stream, in bytes.
     Stream,
-    /// 200: what clients ask of a volume, line by line.
+    /// 200: the requests of a volume's clients, line by line.
     Trace,
     /// 200: server-sent events, without an end.
     Events,
@@ -56,7 +56,7 @@ pub enum ReplyBody {
     Export,
     /// 200: a report, as HTML or JSON.
     Report,
-    /// 200: Prometheus' text.
+    /// 200: metrics in Prometheus text format.
     Metrics,
 }
 
@@ -83,7 +83,7 @@ operations! {
     MoveKeep, MoveAbandon, ProjectList, ProjectCreate, ProjectShow, ProjectSet, ProjectDelete, TrashList,
     TrashShow, TrashRestore, TrashPurge, SnapshotList, SnapshotCreate, SnapshotShow, SnapshotSet,
     SnapshotDelete, SnapshotRollback, SnapshotClone, SnapshotSend, SnapshotReceive, BookmarkList,
-    BookmarkCreate, BookmarkShow, BookmarkDelete, ReceptionList, ReceptionDelete, HostList, HostCreate, HostShow, HostSet, HostDelete, HostGroupList, HostGroupCreate,
+    BookmarkCreate, BookmarkShow, BookmarkDelete, ReceiveList, ReceiveAbandon, HostList, HostCreate, HostShow, HostSet, HostDelete, HostGroupList, HostGroupCreate,
     HostGroupShow, HostGroupSet, HostGroupDelete, LevelList, LevelCreate, LevelShow, LevelSet, LevelDelete,
     MappingList, MappingCreate, MappingShow, MappingDelete, SessionList, SessionDrop, TaskList, TaskShow,
     TaskCancel, EventList, TokenList, TokenCreate, TokenDelete, SetupShow, SetupFinish, SetupLink,
@@ -96,7 +96,7 @@ operations! {
 
 use Operation::*;
 
-/// What every list takes.
+/// The parameters of every list.
 const LIST: &[Parameter] = &[Parameter::Limit, Parameter::Cursor, Parameter::Filter, Parameter::Sort];
 
 impl Operation {
@@ -121,7 +121,7 @@ impl Operation {
             BookmarkDelete | TrashPurge | HostDelete | HostGroupDelete | MappingDelete | SessionDrop => {
                 Method::Delete
             }
-            ReceptionDelete | ProjectDelete | LevelDelete | MoveAbandon | ThresholdDelete => Method::Delete,
+            ReceiveAbandon | ProjectDelete | LevelDelete | MoveAbandon | ThresholdDelete => Method::Delete,
             LoginEnd | UserDelete | WorksheetDelete | ReportDelete | ChannelDelete => Method::Delete,
             _ => Method::Get,
         }
@@ -175,8 +175,8 @@ impl Operation {
             SnapshotReceive => "/api/v1/volumes/{volume}/receive",
             BookmarkList | BookmarkCreate => "/api/v1/bookmarks",
             BookmarkShow | BookmarkDelete => "/api/v1/bookmarks/{bookmark}",
-            ReceptionList => "/api/v1/receptions",
-            ReceptionDelete => "/api/v1/receptions/{volume}",
+            ReceiveList => "/api/v1/receives",
+            ReceiveAbandon => "/api/v1/receives/{volume}",
             HostList | HostCreate => "/api/v1/hosts",
             HostShow | HostSet | HostDelete => "/api/v1/hosts/{host}",
             HostGroupList | HostGroupCreate => "/api/v1/host-groups",
@@ -219,7 +219,7 @@ impl Operation {
         }
     }
 
-    /// The path with `name` in the place of the braces, percent-encoded.
+    /// The path with `name`, percent-encoded, in place of the braces.
     pub fn path_of(self, name: &str) -> String {
         let path = self.path();
         match (path.find('{'), path.find('}')) {
@@ -230,14 +230,14 @@ impl Operation {
         }
     }
 
-    /// The least role that may call it.
+    /// The lowest role that may call it.
     pub fn access(self) -> Access {
         match self {
             VolumeCreate | VolumeSet | VolumeDelete | TaskCancel => Access::Operator,
             ProjectCreate | ProjectSet | ProjectDelete => Access::Operator,
             VolumePromote | SnapshotCreate | SnapshotSet | SnapshotDelete => Access::Operator,
             SnapshotRollback | SnapshotClone | TrashRestore | TrashPurge => Access::Operator,
-            SnapshotSend | SnapshotReceive | ReceptionDelete => Access::Operator,
+            SnapshotSend | SnapshotReceive | ReceiveAbandon => Access::Operator,
             BookmarkCreate | BookmarkDelete => Access::Operator,
             VolumeReclaim | VolumeMove | VolumeTrace | MoveKeep | MoveAbandon => Access::Operator,
             HostCreate | HostSet | HostDelete => Access::Operator,
@@ -259,17 +259,18 @@ impl Operation {
         }
     }
 
-    /// Whether anybody may call it, without being known.
+    /// Whether clients may call it without a token or login.
     pub fn is_open(self) -> bool {
         matches!(self, SetupShow | SetupFinish | LoginCreate)
     }
 
-    /// Whether an answer has what clients keep on volumes, or what they do with them: that is written down like a change.
+    /// Whether an answer has data of volumes or requests of clients: the audit log records such calls like changes.
     pub fn reveals_contents(self) -> bool {
         matches!(self, SnapshotSend | VolumeTrace)
     }
 
-    /// Whether an `Idempotency-Key` is taken. What holds a secret is not kept for repeats, neither in requests nor in answers, and a stream is not repeated.
+    /// Whether an `Idempotency-Key` is accepted. Requests and answers with secrets are not kept for repeats, and a
+    /// stream is not repeated.
     pub fn is_repeatable(self) -> bool {
         let is_secret =
             matches!(self, TokenCreate | UserCreate | LoginCreate | SetupFinish | SetupLink | ChannelCreate);
@@ -361,7 +362,7 @@ impl Operation {
             BookmarkList => ReplyBody::Page("Bookmark"),
             BookmarkCreate => ReplyBody::Created("Bookmark"),
             BookmarkShow => ReplyBody::Object("Bookmark"),
-            ReceptionList => ReplyBody::Page("Reception"),
+            ReceiveList => ReplyBody::Page("Receive"),
             TaskList => ReplyBody::Page("Task"),
             TaskShow | TaskCancel => ReplyBody::Object("Task"),
             EventList => ReplyBody::Page("Event"),
@@ -384,7 +385,7 @@ impl Operation {
             VolumeDelete | TrashPurge | SnapshotDelete | TokenDelete => ReplyBody::Nothing,
             BookmarkDelete => ReplyBody::Nothing,
             HostDelete | HostGroupDelete | MappingDelete | SessionDrop => ReplyBody::Nothing,
-            ReceptionDelete | ProjectDelete | LevelDelete | MoveAbandon => ReplyBody::Nothing,
+            ReceiveAbandon | ProjectDelete | LevelDelete | MoveAbandon => ReplyBody::Nothing,
             SetupShow => ReplyBody::Object("Setup"),
             SetupLink => ReplyBody::Object("SetupLink"),
             SetupFinish | LoginShow | LoginCreate => ReplyBody::Object("Login"),
@@ -450,7 +451,7 @@ impl Operation {
             SessionList => {
                 &[Parameter::Limit, Parameter::Cursor, Parameter::Filter, Parameter::Sort, Parameter::Host]
             }
-            DiskList | VolumeList | ProjectList | TrashList | ReceptionList => {
+            DiskList | VolumeList | ProjectList | TrashList | ReceiveList => {
                 &[Parameter::Limit, Parameter::Cursor, Parameter::Filter, Parameter::Sort, Parameter::Pool]
             }
             SnapshotList | BookmarkList => &[
@@ -486,7 +487,7 @@ impl Operation {
             VolumeReclaim | VolumeMove | MoveKeep | MoveAbandon => &[Parameter::DryRun],
             SnapshotCreate | SnapshotSet | SnapshotDelete => &[Parameter::DryRun],
             BookmarkCreate | BookmarkDelete => &[Parameter::DryRun],
-            SnapshotRollback | ReceptionDelete => &[Parameter::DryRun],
+            SnapshotRollback | ReceiveAbandon => &[Parameter::DryRun],
             SnapshotSend => &[Parameter::From, Parameter::Resume],
             VolumeTrace => &[Parameter::Seconds],
             SnapshotReceive => &[Parameter::DiscardChanges, Parameter::Force],
@@ -499,12 +500,12 @@ impl Operation {
         }
     }
 
-    /// Whether the request's body is a snapshot's stream, as long as it may be.
+    /// Whether the request's body is a snapshot stream, of any length.
     pub fn takes_stream(self) -> bool {
         self == SnapshotReceive
     }
 
-    /// Whether the reply carries an `ETag` and the call honours `If-Match`.
+    /// Whether the reply has an `ETag` and the call honours `If-Match`.
     pub fn is_versioned(self) -> bool {
         matches!(
             self,

@@ -1,44 +1,44 @@
 //! Errors as RFC 9457 problem documents.
 //!
-//! `code` is the part that programs match on: it never changes its meaning. `detail` says what happened, `remedy`
-//! what to try; the command line prints the same two texts.
+//! `code` is for programs: it never changes its meaning. `detail` says what happened, `remedy` what to do next; the
+//! command line prints the same two texts.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
 
-/// What kind of error: stable, for programs.
+/// The kind of error, for programs; its meaning never changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
-    /// A value or the request's form is wrong; `field` names it.
+    /// A value or the form of the request is wrong; `field` names it.
     Invalid,
     /// No valid token, and no login.
     Unauthenticated,
-    /// The role does not allow it, or the request cannot be shown to be the user's own.
+    /// The role does not allow it, or the request may come from a foreign web page.
     Forbidden,
     NotFound,
     MethodNotAllowed,
     /// The client took too long to send the request.
     Timeout,
-    /// The object exists already, is busy, or changed meanwhile.
+    /// The object exists already, is in use, or changed in the meantime.
     Conflict,
-    /// It could destroy data and was refused; nothing was touched.
+    /// Refused because data could be lost; nothing was changed.
     Unsafe,
-    /// `If-Match` names another version of the object.
+    /// `If-Match` has another version of the object.
     PreconditionFailed,
     /// The request body is too large.
     TooLarge,
     /// The request body is not `application/json`.
     UnsupportedMediaType,
-    /// The idempotency key was used before with another request.
+    /// The idempotency key was used with another request.
     KeyReused,
-    /// Too much is queued or kept already.
+    /// A limit is reached.
     Busy,
-    /// A later version will have it.
+    /// Not supported in this version.
     NotSupported,
     NoSpace,
-    /// Stored data fails its checks beyond repair.
+    /// Stored data is damaged and unrecoverable.
     Corrupt,
     /// A disk, or the daemon's own directory, failed.
     Io,
@@ -103,26 +103,26 @@ impl Code {
         }
     }
 
-    /// The same for all problems of this kind, for people.
+    /// A short title for people, the same for all problems with this code.
     pub fn title(self) -> &'static str {
         match self {
             Code::Invalid => "The request is not valid",
             Code::Unauthenticated => "A valid token or login is needed",
             Code::Forbidden => "This is not allowed",
-            Code::NotFound => "There is no such object",
+            Code::NotFound => "The object does not exist",
             Code::MethodNotAllowed => "The object does not have this operation",
             Code::Timeout => "The request took too long to arrive",
             Code::Conflict => "The object's state does not allow this",
             Code::Unsafe => "Refused, because data could be lost",
-            Code::PreconditionFailed => "The object has changed meanwhile",
+            Code::PreconditionFailed => "The object has changed in the meantime",
             Code::TooLarge => "The request is too large",
             Code::UnsupportedMediaType => "The request body is not JSON",
             Code::KeyReused => "The idempotency key belongs to another request",
-            Code::Busy => "Too much is waiting already",
-            Code::NotSupported => "Not in this version",
+            Code::Busy => "A limit is reached",
+            Code::NotSupported => "Not supported in this version",
             Code::NoSpace => "No space left",
-            Code::Corrupt => "Stored data is damaged",
-            Code::Io => "A disk failed the request",
+            Code::Corrupt => "Stored data is damaged and unrecoverable",
+            Code::Io => "A disk or file could not be read or written",
             Code::Suspended => "The pool has stopped writing",
             Code::Stopped => "The daemon is shutting down",
             Code::Internal => "A bug in the daemon",
@@ -146,10 +146,10 @@ pub struct Problem {
     /// The pool, disk, volume, task or token concerned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
-    /// The offending field, header or parameter.
+    /// The wrong field, header or parameter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// What to try next.
+    /// What to do next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }

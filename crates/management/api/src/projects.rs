@@ -1,14 +1,14 @@
-//! Projects: volumes that have properties in common.
+//! Projects: volumes that share properties.
 //!
-//! A volume `POOL/PROJECT/NAME` belongs to the project `POOL/PROJECT`. Each of its properties has a value of its own, or the project's, or,
-//! where the project has none, the default; a change of the project concerns all volumes that inherit from it, at once.
+//! A volume `POOL/PROJECT/NAME` belongs to the project `POOL/PROJECT`. Each of its properties has a value of its own,
+//! the project's value, or the default. A change of the project applies at once to all volumes that inherit from it.
 
 use crate::levels::no_level;
 use crate::{Condition, Sync, VolumeFormat};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Where the value of a property comes from: it was set here, the project has it, or nobody has set it.
+/// Origin of a property's value: set on the object itself, inherited from the project, or the default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -18,17 +18,17 @@ pub enum Source {
     Default,
 }
 
-/// A property that volumes inherit. Block size and format of a volume are its own; of a project they say what new volumes have.
+/// A property that volumes inherit. Block size and format of a project apply to new volumes only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Property {
     Sync,
     Compression,
-    /// How often and how many: both together.
+    /// Interval and number of snapshots together.
     SnapshotSchedule,
     BlockSize,
     Format,
-    /// To whom it is mapped over iSCSI.
+    /// The hosts that the volume is mapped to over iSCSI.
     Hosts,
     /// Its service level.
     Level,
@@ -59,7 +59,7 @@ impl Property {
     }
 }
 
-/// Where the values of a volume's properties come from.
+/// Origins of a volume's property values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct VolumeSources {
     pub sync: Source,
@@ -71,7 +71,7 @@ pub struct VolumeSources {
     pub level: Source,
 }
 
-/// Where the values of a project's properties come from: `own` or `default`.
+/// Origins of a project's property values: `own` or `default`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ProjectSources {
     pub sync: Source,
@@ -85,7 +85,7 @@ pub struct ProjectSources {
     pub level: Source,
 }
 
-/// What volumes inherit, and what new ones are made with. Its name is `POOL/PROJECT`.
+/// A set of properties that volumes inherit. Its name is `POOL/PROJECT`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Project {
     #[schema(format = "uuid")]
@@ -100,19 +100,19 @@ pub struct Project {
 pub struct ProjectSpec {
     pub sync: Sync,
     pub compression: String,
-    /// From one snapshot that is taken by itself to the next; 0 for never.
+    /// Interval of scheduled snapshots; 0: none.
     pub snapshot_every_seconds: u32,
     pub snapshot_keep: u32,
     pub block_size_bytes: u32,
     pub format: VolumeFormat,
-    /// What all that belongs to it may take, see `status.used_bytes`; absent without a bound.
+    /// Quota: the limit of `status.used_bytes`; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_bytes: Option<u64>,
-    /// What clients of all its volumes together get at most in a second; absent without a bound.
+    /// Limit in IOPS for all its volumes together; absent without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceiling_iops: Option<u64>,
+    pub max_iops: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceiling_bytes_per_second: Option<u64>,
+    pub max_bytes_per_second: Option<u64>,
     /// Names of the hosts and host groups that its volumes are mapped to.
     #[serde(default)]
     pub hosts: Vec<String>,
@@ -125,54 +125,56 @@ pub struct ProjectSpec {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ProjectStatus {
     pub pool: String,
-    /// How many volumes belong to it, and how many of those that are in the trash besides.
+    /// Number of its volumes.
     pub volumes: u32,
+    /// Number of its volumes in the trash.
     pub volumes_trashed: u32,
-    /// The sizes of its volumes, and the bytes of their blocks that hold data.
+    /// Total size of its volumes.
     pub size_bytes: u64,
+    /// Bytes of blocks that hold data.
     pub mapped_bytes: u64,
-    /// What counts towards its quota: what its volumes and their snapshots take of the pool, without redundancy and as compressed, those in the
-    /// trash, on their way and being given back too, and what is held for its reserved volumes.
+    /// Space that counts towards the quota: pool space of its volumes and their snapshots, compressed and without
+    /// redundancy, and reserved space. It includes volumes in the trash, being received, and being deleted.
     pub used_bytes: u64,
-    /// What is left of its quota; absent without one.
+    /// Unused quota; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_left_bytes: Option<u64>,
     pub created_unix_ms: u64,
 }
 
-/// A project to create. What is absent, its volumes have by default.
+/// A project to create. Absent properties have the default.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProjectCreate {
-    /// `POOL/PROJECT`; after the pool 1 to 63 letters, digits and `._-`. No volume has this name.
+    /// `POOL/PROJECT`; after the pool 1 to 63 letters, digits and `._-`; not the name of a volume.
     pub name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<Sync>,
     /// `off`, `lz4`, `lzjb`, `gzip-1` to `gzip-9`, `zstd-1` to `zstd-19`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<String>,
-    /// A snapshot is taken by itself so often: 60 (a minute) to 31622400 (366 days), or 0 for never.
+    /// Interval of scheduled snapshots in seconds: 60 (a minute) to 31622400 (366 days); 0: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_every_seconds: Option<u32>,
-    /// How many of these are kept of each volume, 1 to 1000.
+    /// Number of scheduled snapshots to keep of each volume, 1 to 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_keep: Option<u32>,
-    /// Of new volumes: a power of two from 4096 to 131072.
+    /// Block size of new volumes: a power of two from 4096 to 131072.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_size_bytes: Option<u32>,
-    /// Of new volumes.
+    /// Format of new volumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<VolumeFormat>,
-    /// What all that belongs to it may take, at least 1048576; 0 for no bound.
+    /// Quota, at least 1048576; 0: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_bytes: Option<u64>,
-    /// Requests that clients of all its volumes together get at most in a second: 10 to 10000000; 0 for no bound.
+    /// Limit in IOPS for all its volumes together: 10 to 10000000; 0: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceiling_iops: Option<u64>,
-    /// Bytes likewise, at least 1048576; 0 for no bound.
+    pub max_iops: Option<u64>,
+    /// Limit in bytes per second for all its volumes together, at least 1000000; 0: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceiling_bytes_per_second: Option<u64>,
-    /// Hosts and host groups, by name or UUID, that its volumes are mapped to, each with its lowest free LUN.
+    pub max_bytes_per_second: Option<u64>,
+    /// Hosts and host groups that its volumes are mapped to, by name or UUID, each with its lowest free LUN.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
     /// Name or UUID of a service level, or `none`.
@@ -180,43 +182,46 @@ pub struct ProjectCreate {
     pub level: Option<String>,
 }
 
-/// What to change of a project; what is absent stays. It is true for all volumes that inherit from it when the answer comes.
+/// Changes to a project. Absent fields stay as they are. The change applies to all volumes that inherit from it when
+/// the answer arrives.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProjectSet {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<Sync>,
-    /// For what is written from now on; what is stored stays as it is.
+    /// For new writes; stored data stays as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<String>,
-    /// A snapshot is taken by itself so often: 60 (a minute) to 31622400 (366 days), or 0 for never.
+    /// Interval of scheduled snapshots in seconds: 60 (a minute) to 31622400 (366 days); 0: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_every_seconds: Option<u32>,
-    /// How many of these are kept of each volume, 1 to 1000.
+    /// Number of scheduled snapshots to keep of each volume, 1 to 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_keep: Option<u32>,
-    /// Of new volumes: a power of two from 4096 to 131072.
+    /// Block size of new volumes: a power of two from 4096 to 131072.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_size_bytes: Option<u32>,
-    /// Of new volumes.
+    /// Format of new volumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<VolumeFormat>,
-    /// What all that belongs to it may take, at least 1048576; 0 for no bound. It may be less than what is used: writes fail then until it is not.
+    /// Quota, at least 1048576; 0: none. It may be less than the used space: writes then fail until the used space is
+    /// below it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_bytes: Option<u64>,
-    /// Requests that clients of all its volumes together get at most in a second: 10 to 10000000; 0 for no bound.
+    /// Limit in IOPS for all its volumes together: 10 to 10000000; 0: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceiling_iops: Option<u64>,
-    /// Bytes likewise, at least 1048576; 0 for no bound.
+    pub max_iops: Option<u64>,
+    /// Limit in bytes per second for all its volumes together, at least 1000000; 0: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceiling_bytes_per_second: Option<u64>,
-    /// All hosts and host groups, by name or UUID, that its volumes are mapped to from now on. LUNs of those that stay do not change.
+    pub max_bytes_per_second: Option<u64>,
+    /// The new list of hosts and host groups that its volumes are mapped to, by name or UUID. LUNs of those that stay
+    /// do not change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
-    /// Name or UUID of a service level; with `none` the project says none any more.
+    /// Name or UUID of a service level; `none` removes the project's level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
-    /// What the project does not say any more: its volumes have the default.
+    /// Properties to reset to the default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inherit: Vec<Property>,
 }

@@ -1,30 +1,31 @@
-//! Scrubs: what they found, and when they begin.
+//! Scrubs: their schedule and their results.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Scrubs that begin by themselves: one pool at a time, and not while something has to heal.
+/// Scheduled scrubs. They run in one pool at a time, and never during a rebuild.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ScrubSchedule {
-    /// From the end of one to the next; 0 for never.
+    /// Time from the end of one scrub to the start of the next; 0: never.
     pub every_seconds: u32,
-    /// When one was last through.
+    /// When the last scrub was completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_unix_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_unix_ms: Option<u64>,
 }
 
-/// Everything that is stored, on every disk, is read and checked, and what is bad put right.
+/// A scrub: all stored data is read from every disk and verified, and bad copies are repaired.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Scrub {
     pub state: ScrubState,
-    /// Bytes of disk that were read and checked; every copy counts.
+    /// Bytes of disk that were verified; every copy counts.
     pub done_bytes: u64,
     /// Bytes in use when it began.
     pub used_bytes: u64,
-    /// Bad places that are right again.
+    /// Bad places that were repaired.
     pub repaired: u64,
+    /// Unrecoverable places.
     pub lost: u64,
     pub since_unix_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,20 +36,21 @@ pub struct Scrub {
 #[serde(rename_all = "lowercase")]
 pub enum ScrubState {
     Running,
-    /// It goes on where it was when it is started again, or when the pool is next imported.
+    /// It continues where it stopped when it is started again, or when the pool is next imported.
     Paused,
     Done,
-    /// Ended before it was through.
+    /// Ended before it was complete.
     Stopped,
 }
 
-/// What to do about a pool's scrub.
+/// An action on a pool's scrub.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolScrub {
     #[serde(default)]
     pub action: ScrubAction,
-    /// With `schedule`: scrubs begin by themselves so long after the last was through, an hour to ten years; 0 for never.
+    /// With `schedule`: seconds from the end of one scrub to the start of the next, 3600 (an hour) to 315360000 (ten
+    /// years); 0: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every_seconds: Option<u32>,
 }
@@ -56,11 +58,11 @@ pub struct PoolScrub {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ScrubAction {
-    /// Begin, or go on with one that was paused.
+    /// Start a scrub, or continue a paused one.
     #[default]
     Start,
     Pause,
     Stop,
-    /// Say when scrubs begin by themselves.
+    /// Set the schedule.
     Schedule,
 }

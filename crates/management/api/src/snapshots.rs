@@ -1,13 +1,13 @@
-//! Snapshots: volumes as they were.
+//! Snapshots: the contents of volumes at one moment.
 //!
-//! A snapshot is made in a moment and holds on to the blocks that its volume had then. Volumes can be made of it (clones), and its
-//! volume be put back to it; it is never written itself.
+//! A snapshot keeps the blocks that its volume had when it was taken, and is never written. Clones can be made of it,
+//! and its volume can be rolled back to it.
 
 use crate::Condition;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A volume as it was. Its name is `POOL/VOLUME@NAME`.
+/// The contents of a volume at one moment. Its name is `POOL/VOLUME@NAME`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Snapshot {
     #[schema(format = "uuid")]
@@ -20,58 +20,61 @@ pub struct Snapshot {
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SnapshotSpec {
-    /// The volume that it is a snapshot of, `POOL/NAME`.
+    /// Its volume, `POOL/NAME`.
     pub volume: String,
-    /// Not to be deleted until it is let go.
+    /// It cannot be deleted until the hold is released.
     pub held: bool,
-    /// Made to be cloned; not to be deleted either.
+    /// A source of clones; it cannot be deleted either.
     pub template: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SnapshotStatus {
     pub pool: String,
-    /// The volume's then.
+    /// Size of the volume at that moment.
     pub size_bytes: u64,
     pub block_size_bytes: u32,
     /// Bytes of blocks that held data.
     pub mapped_bytes: u64,
-    /// Bytes of blocks that nothing else has: what deleting it, and it alone, gives back. Absent when something of it cannot be read.
+    /// Bytes of blocks that only this snapshot has: deleting it alone frees them. Absent when some of its metadata
+    /// cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique_bytes: Option<u64>,
-    /// Nobody can delete it before, by the machine's clock as it is now: what counts is the pool's own clock, which nobody can set, and which stands still
-    /// while the pool is not imported. Absent when it is not retained.
+    /// End of the retention: no user can delete the snapshot before. It is given by the machine's clock as it is now.
+    /// The pool's own clock decides; it cannot be set, and stands still while the pool is not imported. Absent
+    /// without retention.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retained_until_unix_ms: Option<u64>,
-    /// Taken by the volume's schedule, which will delete it.
+    /// Taken by the volume's schedule, which also deletes it.
     pub scheduled: bool,
-    /// Volumes that need it, `POOL/NAME`: it cannot be deleted as long as there are any.
+    /// Clones of it, `POOL/NAME`. It cannot be deleted while it has any.
     pub clones: Vec<String>,
     pub created_unix_ms: u64,
 }
 
-/// Snapshots to take, of one volume or of several at one moment.
+/// Snapshots to take, of one volume or of several at the same moment.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SnapshotCreate {
     /// Names or UUIDs of volumes of one pool, at most 256. The name or UUID of a project stands for all its volumes.
     pub volumes: Vec<String>,
-    /// What follows the `@`, for each of them: 1 to 100 letters, digits and `._-:`.
+    /// The part of the name after `@`, the same for all: 1 to 100 letters, digits and `._-:`.
     pub name: String,
-    /// For so many seconds nobody can delete them, nor their volumes, nor the pool as long as it is imported. This can be made longer, and never shorter.
+    /// Retention in seconds: no user can delete these snapshots, their volumes or the imported pool before it ends.
+    /// It can be extended, never shortened.
     #[schema(minimum = 1, maximum = 3153600000_u64)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retain_seconds: Option<u64>,
 }
 
-/// Snapshots that were taken at one moment.
+/// Snapshots that were taken at the same moment.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Snapshots {
-    /// In the order in which their volumes were named.
+    /// In the order of the volumes in the request.
     pub items: Vec<Snapshot>,
 }
 
-/// What to change of a snapshot; what is absent stays.
+/// Changes to a snapshot. Absent fields stay as they are.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SnapshotSet {
@@ -79,22 +82,23 @@ pub struct SnapshotSet {
     pub held: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<bool>,
-    /// Nobody can delete it for so many seconds from now: not fewer than it is retained for already.
+    /// Retention in seconds from now: no user can delete the snapshot before it ends. It cannot end earlier than the
+    /// present retention.
     #[schema(minimum = 1, maximum = 3153600000_u64)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retain_seconds: Option<u64>,
 }
 
-/// Puts the volume back to what it was. What no snapshot has of it is lost; newer snapshots stay.
+/// Rolls the volume back to the snapshot. Changes since then that no snapshot has are lost. Newer snapshots stay.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SnapshotRollback {
-    /// Although clients are connected to the volume.
+    /// Proceed although clients are connected to the volume.
     #[serde(default)]
     pub force: bool,
 }
 
-/// A volume to make of a snapshot.
+/// A clone to make of a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SnapshotClone {

@@ -1,20 +1,20 @@
-//! Statistics, their answers, and worksheets. What they mean is in `docs/analytics.md`.
+//! Statistics, queries, and worksheets. `docs/reference/analytics.md` explains them.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// Something that can be asked for.
+/// A statistic that can be queried.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Statistic {
     /// `layer.noun`.
     pub name: String,
     pub kind: StatisticKind,
-    /// Of the values in an answer: `per-second`, `bytes-per-second`, `ns`, …
+    /// Unit of the values in an answer: `per-second`, `bytes-per-second`, `ns`, …
     pub unit: String,
-    /// What may stand in brackets.
+    /// Dimensions that it can be broken down by, in brackets.
     pub dimensions: Vec<String>,
-    /// What may stand in a bracket and makes a heat map.
+    /// Distributions that a bracket shows as a heat map.
     pub spreads: Vec<String>,
     pub sentence: String,
 }
@@ -29,10 +29,10 @@ pub enum StatisticKind {
     Spread,
 }
 
-/// What there was in an interval, in steps.
+/// The values of a statistic over an interval, in steps.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct StatisticAnswer {
-    /// As it was understood.
+    /// The expression as it was understood.
     pub expression: String,
     pub kind: StatisticKind,
     pub unit: String,
@@ -40,13 +40,13 @@ pub struct StatisticAnswer {
     pub from_unix_s: u64,
     pub to_unix_s: u64,
     pub step_seconds: u64,
-    /// The greatest first. Absent of a heat map.
+    /// Greatest mean first. Absent for a heat map.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<Vec<StatisticLine>>,
-    /// What is not in `lines`, when something is not, and where adding makes sense.
+    /// The sum of lines beyond `limit`, if there are any and a sum makes sense.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<StatisticSum>,
-    /// Where adding makes sense.
+    /// The sum of all lines, if a sum makes sense.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<StatisticSum>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,18 +55,19 @@ pub struct StatisticAnswer {
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct StatisticLine {
-    /// Values of the dimensions that it breaks down by; of a spread also `quantile`: `p50`, `p95`, `p99`, `p999` or `max`.
+    /// Values of the dimensions of the breakdown; for a distribution also `quantile`: `p50`, `p95`, `p99`, `p999` or
+    /// `max`.
     pub labels: BTreeMap<String, String>,
-    /// Over the whole interval; of a spread, the percentile of all its values together.
+    /// Mean over the interval; for a distribution, the percentile of all its values together.
     pub mean: f64,
     pub greatest: f64,
-    /// One a step; `null` where nothing was kept.
+    /// One value a step; `null` where nothing was stored.
     pub values: Vec<Option<f64>>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct StatisticSum {
-    /// Of how many lines.
+    /// Number of lines in the sum.
     pub lines: u64,
     pub mean: f64,
     pub values: Vec<Option<f64>>,
@@ -74,20 +75,20 @@ pub struct StatisticSum {
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct HeatMap {
-    /// By what: `latency`, `size` or `offset`.
+    /// `latency`, `size` or `offset`.
     pub dimension: String,
     pub unit: String,
-    /// Edges of rows in rising order: one more than rows, or none without any.
+    /// Edges of the rows in rising order: one more than there are rows, or none without rows.
     pub bounds: Vec<u64>,
-    /// For each step, how many a second each row has; empty where nothing was kept.
+    /// For each step, the rate of each row per second; empty where nothing was stored.
     pub columns: Vec<Vec<f64>>,
 }
 
-/// What a client of the stream sends: either of both.
+/// A message from the client: a subscription, or its end.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StatisticSubscribe {
-    /// Begins one, under a number of the client's choice.
+    /// Starts a subscription, with a number that the client chooses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subscribe: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,12 +96,12 @@ pub struct StatisticSubscribe {
     /// 1 to 100; 12 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Ends one.
+    /// Ends the subscription with this number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsubscribe: Option<u64>,
 }
 
-/// A second of a subscription, as the stream tells it.
+/// A message to the client: one second of a subscription.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct StatisticSecond {
     pub id: u64,
@@ -111,12 +112,12 @@ pub struct StatisticSecond {
     pub others: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<f64>,
-    /// Of a heat map.
+    /// For a heat map.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bounds: Option<Vec<u64>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<Vec<f64>>,
-    /// How many seconds before this one were not told, because the client did not read.
+    /// Number of preceding seconds that were not sent because the client did not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<u64>,
 }
@@ -127,7 +128,7 @@ pub struct StatisticValue {
     pub value: Option<f64>,
 }
 
-/// Graphs that somebody wants to see again.
+/// Saved graphs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Worksheet {
     #[schema(format = "uuid")]
@@ -142,15 +143,15 @@ pub struct Worksheet {
 pub struct WorksheetSpec {
     /// 1 to 24.
     pub graphs: Vec<WorksheetGraph>,
-    /// How much of the past is shown, live: 10 to 604800.
+    /// For a live worksheet: the time shown, 10 to 604800 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u64>,
-    /// Instead: from when to when.
+    /// For a fixed interval: its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_unix_s: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_unix_s: Option<u64>,
-    /// The interval, a day at most, is kept whole for ever.
+    /// The data of the interval, a day at most, is kept until the worksheet is deleted.
     #[serde(default)]
     pub pinned: bool,
 }
@@ -170,7 +171,7 @@ pub struct WorksheetGraph {
 pub struct WorksheetStatus {
     pub created_unix_ms: u64,
     pub changed_unix_ms: u64,
-    /// Made by the appliance when something went wrong, and not changed since. The newest 20 of these are kept.
+    /// Recorded automatically around a fault, and not changed since. The newest 20 of these are kept.
     #[serde(default)]
     pub captured: bool,
 }
@@ -178,12 +179,12 @@ pub struct WorksheetStatus {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorksheetCreate {
-    /// 1 to 100 characters; no worksheet has it yet.
+    /// 1 to 100 characters, not the name of another worksheet.
     pub name: String,
     pub spec: WorksheetSpec,
 }
 
-/// What to change of a worksheet; what is absent stays.
+/// Changes to a worksheet. Absent fields stay as they are.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorksheetSet {

@@ -1,10 +1,10 @@
-//! Thresholds: alerts that somebody wants of a statistic.
+//! Thresholds: limits of statistics that raise alerts.
 
 use crate::AlertSeverity;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A statistic's limit, which raises an alert as long as it is crossed.
+/// A limit of a statistic. An alert stands as long as it is crossed.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Threshold {
     #[schema(format = "uuid")]
@@ -17,15 +17,16 @@ pub struct Threshold {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ThresholdSpec {
-    /// As in a question; with a bracket that breaks down, each line by itself.
+    /// An expression as in a query. With a bracket that breaks it down, each line is compared on its own.
     pub expression: String,
-    /// The alert stands while the mean is above this, in the statistic's unit; of a spread, while its p99 is. Either this or `below`.
+    /// The alert stands while the mean is above this value, in the statistic's unit; for a distribution, while its
+    /// p99 is. Give either this or `below`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<f64>,
-    /// Likewise; what there is nothing of is not below anything.
+    /// The alert stands while the mean is below this value; a line without values is not below it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub below: Option<f64>,
-    /// The mean over so many seconds: 10 to 3600.
+    /// Seconds over which the mean is taken: 10 to 3600.
     #[serde(default = "minute")]
     pub over_seconds: u32,
     #[serde(default = "warning")]
@@ -50,11 +51,11 @@ fn warning() -> AlertSeverity {
 pub struct ThresholdStatus {
     pub created_unix_ms: u64,
     pub changed_unix_ms: u64,
-    /// Of `value`; empty while the expression is none that this version knows.
+    /// Unit of `value`; empty when this version does not know the expression.
     pub unit: String,
     /// Whether the alert stands.
     pub crossed: bool,
-    /// Of the line that is farthest beyond, or nearest to it, when it was looked last; absent where nothing was counted.
+    /// Last value of the line that is farthest beyond the limit, or nearest to it. Absent without values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
 }
@@ -62,15 +63,18 @@ pub struct ThresholdStatus {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ThresholdCreate {
-    /// Letters, digits and `._-`, starting with a letter; no threshold has it yet.
+    /// Letters, digits and `._-`, starting with a letter; not the name of another threshold.
     pub name: String,
     pub spec: ThresholdSpec,
 }
 
-/// What to change of a threshold; what is absent stays.
+/// Changes to a threshold. Absent fields stay as they are.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ThresholdSet {
+    /// The new name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<ThresholdSpec>,
 }
@@ -79,7 +83,7 @@ pub struct ThresholdSet {
 pub fn show_in_unit(value: f64, unit: &str) -> String {
     match unit {
         "bytes" => crate::show_size(value as u64),
-        "bytes-per-second" => format!("{}/s", crate::show_size(value as u64)),
+        "bytes-per-second" => crate::show_rate(value as u64),
         "ns" => match value as u64 {
             nanos @ 0..1000 => format!("{nanos}ns"),
             nanos => crate::show_measured(nanos / 1000),

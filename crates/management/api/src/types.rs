@@ -1,7 +1,7 @@
 //! The objects of the API.
 //!
-//! Sizes are bytes, times are milliseconds since 1970-01-01 UTC, both in the field's name. What a client sends
-//! refuses unknown fields, so that a misspelt option is an error and not silence; what it receives may grow.
+//! Sizes are in bytes and times in milliseconds since 1970-01-01 UTC; the field's name says so. Requests with unknown
+//! fields are refused, so that a misspelt option is an error. Answers may get further fields.
 
 use crate::{PoolDamage, PoolSpeed, Scrub, ScrubSchedule};
 use serde::{Deserialize, Serialize};
@@ -17,9 +17,8 @@ pub struct Page<T> {
     pub next_cursor: Option<String>,
 }
 
-/// How a group of disks protects data.
-/// `single`, `mirror` (2 copies), `mirror3`, or `D+P`: lines of D data cells, 2 to 16, and P parity cells, 1 to 3, of which any
-/// P may be lost.
+/// How a group of disks protects data. `single`, `mirror` (2 copies), `mirror3` (3 copies), or `D+P`: stripes of D
+/// data strips, 2 to 16, and P parity strips, 1 to 3. Any P strips of a stripe may be lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Layout {
@@ -34,8 +33,8 @@ impl utoipa::PartialSchema for Layout {
         utoipa::openapi::ObjectBuilder::new()
             .schema_type(utoipa::openapi::schema::Type::String)
             .description(Some(
-                "How a group of disks protects data: `single`, `mirror` (2 copies), `mirror3`, or `D+P`: lines of D data cells, 2 to \
-                 16, and P parity cells, 1 to 3, of which any P may be lost.",
+                "How a group of disks protects data. `single`, `mirror` (2 copies), `mirror3` (3 copies), or `D+P`: stripes of D \
+                 data strips, 2 to 16, and P parity strips, 1 to 3. Any P strips of a stripe may be lost.",
             ))
             .pattern(Some(r"^(single|mirror|mirror3|([2-9]|1[0-6])\+[1-3])$"))
             .examples(["4+1"])
@@ -88,7 +87,7 @@ impl std::str::FromStr for Layout {
     }
 }
 
-/// What a group is for.
+/// The use of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -96,8 +95,8 @@ pub enum Role {
     Log,
 }
 
-/// When a write is acknowledged: `always` when it is durable; `standard` at once, durable with FUA or the next flush;
-/// `disabled` at once, for scratch data.
+/// When a write is acknowledged. `always`: when it is durable. `standard`: at once; it is durable with FUA or the
+/// next flush. `disabled`: at once; for scratch data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Sync {
@@ -107,20 +106,20 @@ pub enum Sync {
     Disabled,
 }
 
-/// Something true or false about an object that a person or a script may wait for.
+/// A statement about an object, true or false, that a person or a script can wait for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Condition {
-    /// `Ready`, `Redundant`, `Healing`.
+    /// For example `Ready`, `Redundant` or `Rebuilding`.
     #[serde(rename = "type")]
     pub kind: String,
     pub status: bool,
-    /// One stable word: `Online`, `DiskMissing`.
+    /// One stable word, for example `Online` or `Failed`.
     pub reason: String,
     /// A sentence for people; empty when all is well.
     pub message: String,
 }
 
-/// `unavailable`: remembered by the daemon but not imported; its condition `Ready` says why.
+/// `unavailable`: the daemon knows the pool but has not imported it. Its condition `Ready` says why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PoolState {
@@ -128,7 +127,7 @@ pub enum PoolState {
     Degraded,
     Suspended,
     Unavailable,
-    /// Something is lost that nobody has accepted yet, whatever else there is: its conditions say that.
+    /// The pool has unrecoverable data that is not accepted yet. Its conditions say what else is wrong.
     Damaged,
 }
 
@@ -153,50 +152,51 @@ pub struct PoolSpec {
     pub spare_disks: Vec<String>,
     #[serde(default)]
     pub cache_disks: Vec<String>,
-    /// How long deleted volumes wait in the trash; 0 when they do not. Absent while the pool is unavailable.
+    /// How long deleted volumes stay in the trash; 0: no trash. Absent while the pool is unavailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trash_keep_seconds: Option<u32>,
-    /// How full the pool is, in percent, when somebody wants to hear of it.
+    /// Fill levels in percent at which an event is recorded.
     #[serde(default)]
     pub threshold_percents: Vec<u8>,
 }
 
-/// What to change of a pool; what is absent stays.
+/// Changes to a pool. Absent fields stay as they are.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolSet {
-    /// How long deleted volumes wait in the trash, those that are there already, too: 60 (a minute) to 315360000 (ten
-    /// years); 0 for not at all.
+    /// How long deleted volumes stay in the trash, including those already there: 60 (a minute) to 315360000 (ten
+    /// years); 0: no trash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trash_keep_seconds: Option<u32>,
-    /// All of the pool's thresholds, 1 to 8 of 1 to 100 percent: an event tells when what is used or reserved reaches one, and when it is well below
-    /// it again.
+    /// All thresholds of the pool: 1 to 8 values of 1 to 100 percent. An event is recorded when used and reserved
+    /// space reaches a threshold, and when it is well below it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold_percents: Option<Vec<u8>>,
 }
 
-/// Sizes are user data space, after mirroring; zero while the pool is unavailable.
+/// Sizes are space for user data, without redundancy; 0 while the pool is unavailable.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PoolStatus {
     pub state: PoolState,
-    /// Imported so that nothing is written to its disks.
+    /// Imported read-only: nothing is written to its disks.
     #[serde(default)]
     pub read_only: bool,
     pub size_bytes: u64,
-    /// What is stored, and what eagerzeroedthick volumes have not written yet.
+    /// Stored data, and space of eagerzeroedthick volumes that is not written yet.
     pub used_bytes: u64,
     pub free_bytes: u64,
-    /// Of what is free: held for zeroedthick volumes.
+    /// The part of `free_bytes` that is reserved for zeroedthick volumes.
     #[serde(default)]
     pub reserved_bytes: u64,
-    /// The rest of what is free: for thin volumes, snapshots and new volumes.
+    /// The rest of `free_bytes`: for thin volumes, snapshots and new volumes.
     pub available_bytes: u64,
-    /// The sizes of all volumes, those in the trash too; and how much that is of the pool's size, in thousandths.
+    /// Total size of all volumes, including those in the trash.
     #[serde(default)]
     pub provisioned_bytes: u64,
+    /// `provisioned_bytes` in thousandths of the pool's size.
     #[serde(default)]
     pub provisioned_permille: u64,
-    /// Days until nothing is free that is not held, at the rate of late; absent when that is not to be foreseen.
+    /// Days until all space that is not reserved is used, at the current rate. Absent without a forecast.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full_in_days: Option<u64>,
     pub shards: u32,
@@ -206,82 +206,86 @@ pub struct PoolStatus {
     pub log_fill_permille: u32,
     pub created_unix_ms: u64,
     pub groups: Vec<Group>,
-    /// What restores or spreads redundancy in the background; absent when there is nothing to do.
+    /// A rebuild, or data that moves to other disks; absent when there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub healing: Option<Healing>,
-    /// What is lost.
+    pub rebuild: Option<Rebuild>,
+    /// Unrecoverable data.
     #[serde(default)]
     pub damage: PoolDamage,
     /// The last scrub.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scrub: Option<Scrub>,
-    /// When the pool is scrubbed by itself.
+    /// When scrubs start automatically.
     #[serde(default)]
     pub scrub_schedule: ScrubSchedule,
-    /// Absent before it was measured.
+    /// Measured performance; absent before the first measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<PoolSpeed>,
-    /// In thousandths of the pool's time: what of it can be promised, absent before it was measured, and what the floors of all volumes would take.
+    /// Share of the pool's time that can be guaranteed, in thousandths; absent before the first measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub promisable_permille: Option<u32>,
+    pub guarantee_max_permille: Option<u32>,
+    /// Share of the pool's time that the minimums of all volumes take together, in thousandths.
     #[serde(default)]
-    pub promised_permille: u32,
+    pub guaranteed_permille: u32,
     /// Absent in a pool without cache disks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<PoolCache>,
 }
 
-/// What a pool's cache disks hold.
+/// Contents of a pool's cache disks.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PoolCache {
-    /// What there is for copies, and how much of it holds some. More than memory has names for is never held.
+    /// Space for copies.
     pub size_bytes: u64,
+    /// Space that holds copies. The index in memory may keep it below `size_bytes`.
     pub held_bytes: u64,
-    /// In thousandths, how much came from cache disks of what clients read from these or from the data disks in the last minute; absent when that was nothing.
+    /// Share of the last minute's client reads from cache disks and data disks that cache disks served, in
+    /// thousandths. Absent without such reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hits_permille: Option<u32>,
 }
 
-/// What came of a trim: the result of its task.
+/// The result of a trim, in its task.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PoolTrimmed {
-    /// Free space that the disks were told of.
+    /// Free space that was reported to the disks.
     pub discarded_bytes: u64,
-    /// Names of the disks that have no command for it.
+    /// Names of the disks that do not support discards.
     pub disks_without: Vec<String>,
 }
 
-/// What came of a search for zeros: the result of its task.
+/// The result of a search for zeros, in its task.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct VolumeReclaimed {
-    /// Bytes of zeros that the volume has as holes from now on. Snapshots keep what they have.
+    /// Bytes of zeros that became holes of the volume. Snapshots keep their blocks.
     pub reclaimed_bytes: u64,
 }
 
-/// Data on its way to other disks, because one failed, is replaced, leaves, returned, or was added. It begins by itself, and
-/// goes on after a restart.
+/// Data that moves to other disks because a disk failed, is replaced, leaves, returned, or was added. It starts
+/// automatically, and continues after a restart.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Healing {
-    /// Room on disks that still has to be rebuilt or vacated; zero while data only spreads over new disks.
+pub struct Rebuild {
+    /// Space on disks that is still to be rebuilt or drained; 0 while data only spreads over new disks.
     pub left_bytes: u64,
-    /// What was written to other disks since it began; space in which nothing is stored is not.
+    /// Data written to other disks since the start. Free space is not counted.
     pub done_bytes: u64,
     pub since_unix_ms: u64,
-    /// Why it does not go on; absent when it does. It is tried again every few seconds.
+    /// Why the rebuild cannot continue; absent when it can. It is retried every few seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Group {
-    /// Number in the pool, as long as it is there.
+    /// Number in the pool, as long as the group exists.
     pub number: u16,
     pub role: Role,
     pub layout: Layout,
-    /// All that is in it moves to other groups; then its disks leave the pool. `size_bytes` is what is still there.
+    /// The group is drained: its data moves to other groups, then its disks leave the pool. `size_bytes` is the
+    /// remainder.
     #[serde(default)]
     pub leaving: bool,
-    /// After mirroring or parity.
+    /// Without mirror copies and parity.
     pub size_bytes: u64,
     pub used_bytes: u64,
     pub disks: Vec<Disk>,
@@ -294,35 +298,36 @@ pub struct PoolCreate {
     /// 1 to 63 letters, digits and `._-`, starting with a letter.
     pub name: String,
     pub layout: Layout,
-    /// Absolute paths of block devices or files: as many as the layout has copies, or more.
+    /// Absolute paths of block devices or files, at least as many as the layout needs.
     pub disks: Vec<String>,
-    /// Absolute paths of the log group's disks: none, or 1 to 3, which mirror each other.
+    /// Absolute paths of the log group's disks: none, or 1 to 3 that mirror each other.
     #[serde(default)]
     pub log_disks: Vec<String>,
-    /// Absolute paths of disks that wait to take the place of a data disk that fails.
+    /// Absolute paths of spare disks, which replace data disks that fail.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spare_disks: Vec<String>,
-    /// Absolute paths of flash that holds copies of what is read from the data disks at random; nothing is lost with it.
+    /// Absolute paths of flash disks for copies of data that is read at random. Losing one loses no data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cache_disks: Vec<String>,
-    /// The boxes that disks are in, names by path: data is laid so that the loss of one box is, where the numbers allow it, no
-    /// more than the layout can lose.
+    /// Enclosures of the disks: names by path. Data is laid out so that, where the number of disks allows it, the
+    /// loss of one enclosure is no more than the layout can lose.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub enclosures: BTreeMap<String, String>,
-    /// Physical sectors in bytes, by path, of disks that do not say them right: powers of two from 512 to 65536. Kept with the disk;
-    /// volumes should not have smaller blocks.
+    /// Physical sector size in bytes, by path, for disks that report it wrongly: a power of two from 512 to 65536. It
+    /// is kept with the disk. Volumes should not have smaller blocks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sectors: BTreeMap<String, u32>,
-    /// Owners of volumes that work in parallel, 1 to 32, for the pool's life. Default: the daemon's cores.
+    /// Number of shards, which serve volumes in parallel: 1 to 32, fixed for the pool's life. Default: the number of
+    /// the daemon's cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shards: Option<u32>,
-    /// Intent log per shard; by default chosen from the data space, at most 1 GiB.
+    /// Size of the intent log of each shard. Default: derived from the data space, at most 1 GiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_bytes: Option<u64>,
-    /// Take disks that are not empty; what they hold is lost. Disks in use are never taken.
+    /// Take disks that are not empty; their contents are lost. Disks in use are never taken.
     #[serde(default)]
     pub force: bool,
-    /// Measure what it can do as soon as it is there, with a task of its own that takes some seconds.
+    /// Measure the pool's performance after its creation, in a task of its own that takes some seconds.
     #[serde(default = "yes")]
     pub calibrate: bool,
 }
@@ -331,90 +336,92 @@ fn yes() -> bool {
     true
 }
 
-/// Disks to add to a pool: to a data group that it has, over which data then spreads in the background, or, with a layout, as a
-/// group of their own, which new data goes to as well.
+/// Disks to add to a pool. Without `layout` they join a data group, and data spreads over them in the background.
+/// With `layout` they become a new group, which new data also goes to.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolAdd {
     /// Absolute paths of block devices or files.
     pub disks: Vec<String>,
-    /// They become a group with this layout, which can lose as many disks as the groups that there are.
+    /// The disks become a new group with this layout. It must be able to lose as many disks as the other groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<Layout>,
-    /// Number of the data group that they join. Needed when the pool has several.
+    /// Number of the data group that they join. Required when the pool has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<u16>,
-    /// They wait to take the place of a disk that fails, instead of serving at once.
+    /// Add them as spare disks, which replace a disk that fails.
     #[serde(default)]
     pub spare: bool,
-    /// They hold copies of what is read from the data disks at random, and nothing else.
+    /// Add them as cache disks, which hold only copies of data that is read at random.
     #[serde(default)]
     pub cache: bool,
-    /// The box that they are in.
+    /// Enclosure of the disks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enclosure: Option<String>,
-    /// The boxes that disks are in, names by path, where it is not that one.
+    /// Enclosures of single disks: names by path, where they differ from `enclosure`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub enclosures: BTreeMap<String, String>,
-    /// Physical sectors in bytes, by path, of disks that do not say them right.
+    /// Physical sector size in bytes, by path, for disks that report it wrongly.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sectors: BTreeMap<String, u32>,
-    /// Take disks that are not empty; what they hold is lost. Disks in use are never taken.
+    /// Take disks that are not empty; their contents are lost. Disks in use are never taken.
     #[serde(default)]
     pub force: bool,
 }
 
-/// What takes a disk's place. What is on the old one moves, or is rebuilt when it does not serve; then it leaves the pool.
+/// The replacement of a disk. The old disk's data moves to it, or is rebuilt when the old disk is out of service.
+/// Then the old disk leaves the pool.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskReplace {
     /// Absolute path of the new disk. Default: a spare disk of the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new: Option<String>,
-    /// The new disk's physical sector in bytes, where it does not say it right.
+    /// The new disk's physical sector size in bytes, if the disk reports it wrongly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sector_bytes: Option<u32>,
-    /// Take a disk that is not empty; what it holds is lost. A disk in use is never taken.
+    /// Take a disk that is not empty; its contents are lost. A disk in use is never taken.
     #[serde(default)]
     pub force: bool,
 }
 
-/// A disk that returns. It gets a new number, and a copy of what was written without it.
+/// A disk that returns to service. It gets a new number, and a copy of the data written without it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskOnline {
-    /// Absolute path where it is now. Default: where it was.
+    /// Absolute path of the disk now. Default: its last path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
 
-/// Makes a disk's light blink, by reading from it a second on and a second off.
+/// Makes a disk's light blink: the daemon reads from it, a second on and a second off.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskLocate {
-    /// 1 to 3600. Default: 30.
+    /// Duration in seconds: 1 to 3600. Default: 30.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u32>,
 }
 
-/// Where a pool's disks are, and how it is imported.
+/// The disks of a pool, and how to import it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolImport {
     /// Absolute paths of block devices or files.
     pub disks: Vec<String>,
-    /// Nothing is written to any disk, whatever happens: what the log holds is applied in memory, volumes can be read, and every change
-    /// is refused. It stays so over restarts of the daemon, until the pool is exported.
+    /// Write nothing to any disk. The log is applied in memory, volumes can be read, and every change is refused. The
+    /// pool stays read-only over restarts of the daemon, until it is exported.
     #[serde(default)]
     pub read_only: bool,
-    /// Although another host had it last and did not export it (if that one still writes to the disks, the pool is destroyed), or the end of
-    /// the log is lost (and with it the last acknowledged writes); with `read_only` also although more disks are missing than the layout
-    /// can lose (what was on them cannot be read).
+    /// Import although another host had the pool last and did not export it: if that host still writes to the disks,
+    /// the pool is destroyed. Also import although the end of the log is lost: the last acknowledged writes are lost
+    /// with it. With `read_only`, also import although more disks are missing than the layout can lose: their data
+    /// cannot be read.
     #[serde(default)]
     pub force: bool,
 }
 
-/// Where to look for pools.
+/// Disks to search for pools.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskPaths {
@@ -430,7 +437,7 @@ pub struct PoolFound {
     pub name: String,
     pub disks_found: Vec<String>,
     pub disks_missing: u64,
-    /// Name of the host that has it, as far as these disks tell; absent when it is exported.
+    /// Name of the host that has the pool, according to these disks; absent when it is exported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 }
@@ -444,24 +451,24 @@ pub struct PoolsFound {
 #[serde(rename_all = "lowercase")]
 pub enum DiskState {
     Online,
-    /// Taken out after an error; its contents are stale.
+    /// Taken out of service after an error; its contents are stale.
     Failed,
     /// Not found at import.
     Missing,
-    /// Taken out by an administrator.
+    /// Taken out of service by an administrator.
     Offline,
-    /// Out of service; all that was on it has been rebuilt elsewhere, if it did not hold copies only.
+    /// Out of service; its data has been rebuilt on other disks, except the copies on a cache disk.
     Empty,
-    /// Serving, while what is on it moves to other disks.
+    /// In service while its data moves to other disks.
     Leaving,
-    /// Waiting to take the place of a disk that fails.
+    /// Waiting to replace a disk that fails.
     Spare,
-    /// Serving copies of what is read from the data disks at random.
+    /// In service with copies of data that is read at random.
     Cache,
 }
 
-/// A disk of a pool. Its name is its path, empty when it is missing. In paths of this API it is named by its UUID, or as
-/// `POOL/NUMBER` or `POOL/PATH`, as one segment: `tank%2F3`.
+/// A disk of a pool. Its name is its path, empty when it is missing. Paths of this API take its UUID, or
+/// `POOL/NUMBER` or `POOL/PATH` as one segment: `tank%2F3`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Disk {
     #[schema(format = "uuid")]
@@ -476,46 +483,48 @@ pub struct Disk {
 pub struct DiskSpec {
     pub pool: String,
     pub role: Role,
-    /// The box that it is in; absent when nobody said.
+    /// Its enclosure; absent when none was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enclosure: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct DiskStatus {
-    /// Unique in its pool while it is there; a disk that returns gets another.
+    /// Unique in its pool while the disk belongs to it; a disk that returns gets another.
     pub number: u16,
-    /// The number under which it joined, if it has come back since: for a while it may be listed under both.
+    /// The number under which it joined, if it has returned since. For a while the disk may be listed under both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joined_as: Option<u16>,
-    /// Where it was when it was last there; of one that is missing.
+    /// Last known path of a missing disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_path: Option<String>,
     pub state: DiskState,
     pub size_bytes: u64,
-    /// What it reads, modifies and writes when it is asked to write less: as it was given, or as it said when it joined.
+    /// Physical sector size, as given or as the disk reported it when it joined. For a smaller write the disk has to
+    /// read, modify and write a sector.
     pub sector_physical_bytes: u32,
-    /// What it says now; absent when it is not there.
+    /// Physical sector size that the disk reports now; absent when it is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sector_reported_bytes: Option<u32>,
     pub rotational: bool,
-    /// Requests that it failed, since the pool was imported or the disk cleared.
+    /// Failed reads since the pool was imported or the disk was cleared.
     pub errors_read: u64,
+    /// Failed writes since the pool was imported or the disk was cleared.
     pub errors_write: u64,
-    /// Reads that were not what had been written.
+    /// Reads that returned wrong data.
     pub errors_checksum: u64,
-    /// Places that were unreadable or wrong and were rewritten.
+    /// Unreadable or wrong places that were rewritten.
     pub repaired: u64,
-    /// Places of late that it could not read, each counted once, and less as time goes by: half after a day. At most 256.
+    /// Places that recently could not be read, each counted once. The count halves in a day. At most 256.
     pub errors_read_recent: u64,
-    /// The same of places that were not what had been written.
+    /// Places that recently held wrong data, each counted once. The count halves in a day. At most 256.
     pub errors_checksum_recent: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskState {
-    /// Waits for its turn; can be cancelled.
+    /// Waiting to run; can be cancelled.
     Queued,
     Running,
     Succeeded,
@@ -529,17 +538,18 @@ impl TaskState {
     }
 }
 
-/// Long work. Kept in memory: a restart of the daemon forgets it (the work itself is crash-safe).
+/// Long work. Tasks are kept in memory until the daemon restarts. A restart does not harm the work itself.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Task {
     #[schema(format = "uuid")]
     pub id: String,
-    /// `pool.create`, `pool.import`, `pool.export`, `pool.destroy`, `pool.add`, `disk.replace`, `disk.remove`, `disk.offline`,
-    /// `disk.online`, `disk.clear`, `disk.locate`.
+    /// `pool.create`, `pool.import`, `pool.export`, `pool.destroy`, `pool.add`, `pool.scrub`, `pool.trim`,
+    /// `pool.calibrate`, `pool.damage_accept`, `group.remove`, `disk.replace`, `disk.remove`, `disk.offline`,
+    /// `disk.online`, `disk.clear`, `disk.locate`, `volume.move`, `volume.reclaim`.
     pub name: String,
     pub object: String,
     pub state: TaskState,
-    /// Thousandths done; absent when it cannot be known.
+    /// Progress in thousandths; absent when it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress_permille: Option<u32>,
     /// Bytes per second; absent when the task does not move data.
@@ -551,7 +561,7 @@ pub struct Task {
     pub started_unix_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_unix_ms: Option<u64>,
-    /// The object as it is afterwards, when the task succeeded and leaves one.
+    /// The object after the task, when the task succeeded and leaves one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub result: Option<serde_json::Value>,
@@ -560,7 +570,7 @@ pub struct Task {
     pub error: Option<crate::Problem>,
 }
 
-/// When a task will be done: between `seconds_low` and `seconds_high` from now.
+/// Remaining time of a task: between `seconds_low` and `seconds_high`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Eta {
     pub seconds_low: u64,
@@ -588,8 +598,8 @@ pub struct Event {
     pub message: String,
 }
 
-/// What a token or user may do: `viewer` reads, `operator` also changes volumes, service levels and the hosts that see volumes,
-/// `admin` also pools, disks, tokens and users.
+/// The role of a token or user. `viewer` reads. `operator` also changes volumes, service levels and the hosts that
+/// see volumes. `admin` also changes pools, disks, tokens and users.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
@@ -625,7 +635,7 @@ pub struct TokenCreate {
     /// 1 to 63 letters, digits and `._-`, starting with a letter.
     pub name: String,
     pub role: Access,
-    /// 1 to 31536000 (a year). Default: 90 days.
+    /// Lifetime in seconds: 1 to 31536000 (a year). Default: 90 days.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_in_seconds: Option<u64>,
 }

@@ -1,12 +1,12 @@
-//! People: who may log in, the browser's logins, the link that makes the first administrator, and the record of who did what.
+//! Users, logins, the link for the first administrator, and the audit log.
 //!
-//! Passwords travel in requests only; nothing here ever answers with one.
+//! Passwords are in requests only, never in answers.
 
 use crate::Access;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Somebody who logs in with a password.
+/// A user, who logs in with a password.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct User {
     #[schema(format = "uuid")]
@@ -24,7 +24,7 @@ pub struct UserSpec {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct UserStatus {
     pub created_unix_ms: u64,
-    /// Absent when there was none.
+    /// Absent before the first login.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_login_unix_ms: Option<u64>,
 }
@@ -32,24 +32,24 @@ pub struct UserStatus {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UserCreate {
-    /// 1 to 63 letters, digits and `._-`, starting with a letter. Names that differ in capitals only are the same.
+    /// 1 to 63 letters, digits and `._-`, starting with a letter. Upper and lower case are the same.
     pub name: String,
     pub role: Access,
     /// At least 12 characters, at most 1024 bytes.
     pub password: String,
 }
 
-/// What to change of a user; what is absent stays. Either ends all of the user's logins.
+/// Changes to a user. Absent fields stay as they are. A new role or password ends all logins of the user.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UserSet {
-    /// The last administrator stays one.
+    /// The last administrator keeps the role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Access>,
     /// At least 12 characters, at most 1024 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<String>,
-    /// The password until now. Needed by who changes his own.
+    /// The present password. Required when users change their own password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old_password: Option<String>,
 }
@@ -61,11 +61,13 @@ pub struct LoginCreate {
     pub password: String,
 }
 
-/// Who is logged in. With the answer that begins it comes the cookie `forebay_session`, on HTTPS `__Host-forebay_session`.
+/// The user or token that asks. The answer to a login also sets the cookie `forebay_session`, on HTTPS
+/// `__Host-forebay_session`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Login {
     pub user: LoginUser,
-    /// Changes that come with the cookie have it in the header `X-CSRF-Token`. Absent for whoever needs none, because he sends a token or uses the socket.
+    /// Value of the header `X-CSRF-Token`, which changes sent with the cookie need. Absent with a token and on the
+    /// socket, which need none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub csrf: Option<String>,
 }
@@ -77,17 +79,17 @@ pub struct LoginUser {
     pub role: Access,
 }
 
-/// Whether there is nobody yet who could log in.
+/// Whether the first administrator is still to be created.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Setup {
     pub needed: bool,
 }
 
-/// Makes the first administrator, and logs him in.
+/// Creates the first administrator and begins a login.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetupFinish {
-    /// From the link that the daemon printed, or `forebay setup link`.
+    /// From the link that the daemon or `forebay setup link` printed.
     pub secret: String,
     /// 1 to 63 letters, digits and `._-`, starting with a letter.
     pub name: String,
@@ -95,41 +97,43 @@ pub struct SetupFinish {
     pub password: String,
 }
 
-/// A new link, which takes the place of the one before.
+/// A new link for the first administrator. It replaces the previous one.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SetupLink {
     pub url: String,
     pub expires_unix_ms: u64,
 }
 
-/// Somebody changed something over the API, or tried to.
+/// A change over the API, made or refused.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AuditEntry {
     /// Grows by one with each entry, across restarts.
     pub sequence: u64,
     pub at_unix_ms: u64,
-    /// `user NAME`, `token NAME`, `socket` for the owner on the host itself, or `nobody`.
+    /// `user NAME` or `token NAME`; `socket` for the daemon's owner; `anonymous` for a login with an unknown name.
     pub principal: String,
-    /// Where from: an IP address; or `socket`, with the user of the host who is behind it, `socket of anna, as root`.
+    /// Origin: an IP address, or `socket` with the user of the host behind it, such as `socket of anna, as root`.
     pub address: String,
-    /// As in this document: `VolumeCreate`.
+    /// The operation's name in this document, such as `VolumeCreate`.
     pub operation: String,
-    /// The path that was asked for.
+    /// The path of the request.
     pub path: String,
-    /// What it came to: the HTTP status. 202: a task was begun, and another entry with the same `task` says how it ended.
+    /// The HTTP status of the answer. 202: a task was started, and another entry with the same `task` has its result.
     pub status: u16,
-    /// Why it was refused or failed, also where the status says that the request itself was answered: a test that was not delivered.
+    /// Why the request was refused or failed. Also present when the request was answered but its purpose failed, such
+    /// as a test message that was not delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<crate::Code>,
-    /// The task that was begun, or that has ended.
+    /// The task that was started or has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = "uuid")]
     pub task: Option<String>,
-    /// What of the object is another now, `size_bytes: 2147483648, was 1073741824`; of a new one, what was decided; of one that is deleted, what it was; of a task
-    /// and of what was refused, what was asked for; and of a task that has ended, how. Never a secret.
+    /// For a change, the changed fields: `size_bytes: 2147483648, was 1073741824`. For a new object, its fields; for
+    /// a deleted one, its former fields. For a task or a refused request, the request; for a task that ended, the
+    /// result. Never a secret.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<String>,
-    /// How many refused logins of strangers this stands for, if more than one: they are written down once a minute.
+    /// Number of refused logins that this entry stands for, if more than one: they are recorded once a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
 }

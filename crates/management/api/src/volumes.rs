@@ -5,8 +5,8 @@ use crate::{Condition, Property, Sync, VolumeSources};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What is kept ready for a volume: `thin` nothing; `zeroedthick` holds space for its whole size; `eagerzeroedthick` does as well, and all of it
-/// counts as used from the beginning.
+/// The space that is reserved for a volume. `thin`: none. `zeroedthick`: its whole size. `eagerzeroedthick`: its
+/// whole size, which counts as used from the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum VolumeFormat {
@@ -32,29 +32,30 @@ pub struct VolumeSpec {
     pub size_bytes: u64,
     pub block_size_bytes: u32,
     pub sync: Sync,
-    /// How blocks that are written from now on are compressed: `off`, `lz4`, `lzjb`, `gzip-1` to `gzip-9`, `zstd-1` to `zstd-19`.
+    /// Compression of new writes: `off`, `lz4`, `lzjb`, `gzip-1` to `gzip-9`, `zstd-1` to `zstd-19`.
     #[serde(default = "no_compression")]
     pub compression: String,
     #[serde(default)]
     pub format: VolumeFormat,
-    /// From one snapshot that is taken by itself to the next; 0 for never.
+    /// Interval of scheduled snapshots; 0: none.
     #[serde(default)]
     pub snapshot_every_seconds: u32,
-    /// How many of these are kept: the oldest is deleted when there are more.
+    /// Number of scheduled snapshots to keep; older ones are deleted.
     #[serde(default)]
     pub snapshot_keep: u32,
-    /// Names of the hosts and host groups that it is mapped to.
+    /// Names of the hosts and host groups that the volume is mapped to.
     #[serde(default)]
     pub hosts: Vec<String>,
-    /// The name of its service level, or `none`; a UUID when this appliance does not know it, and then it holds as `none` does.
+    /// Name of its service level, or `none`. A UUID when this appliance does not have the level, which then counts as
+    /// `none`.
     #[serde(default = "no_level")]
     pub level: String,
-    /// Where these values come from. Block size and format are always its own.
+    /// Where these values come from. Block size and format are never inherited.
     #[serde(default)]
     pub sources: VolumeSources,
 }
 
-/// What an appliance meant that could not compress.
+/// The compression in answers of versions without compression.
 fn no_compression() -> String {
     "off".into()
 }
@@ -67,36 +68,37 @@ pub struct VolumeStatus {
     pub project: Option<String>,
     /// Bytes of blocks that hold data.
     pub mapped_bytes: u64,
-    /// What these take of the pool, without redundancy: less where they are compressed.
+    /// Pool space of these blocks, compressed and without redundancy.
     #[serde(default)]
     pub stored_bytes: u64,
-    /// Processor time for compressing and for expanding its blocks since the pool was imported.
+    /// Processor time for compressing its blocks since the pool was imported.
     #[serde(default)]
     pub compress_cpu_us: u64,
+    /// Processor time for decompressing them.
     #[serde(default)]
     pub expand_cpu_us: u64,
-    /// Bytes that count as used by it: of an eagerzeroedthick volume, its size.
+    /// Bytes that count as used by the volume; for an eagerzeroedthick volume, its size.
     #[serde(default)]
     pub used_bytes: u64,
-    /// Bytes of free space that are held for it alone.
+    /// Free space that is reserved for the volume.
     #[serde(default)]
     pub reserved_bytes: u64,
-    /// The snapshot that it was cloned from; absent when it was not, or needs it no longer.
+    /// The snapshot that it is a clone of; absent otherwise, and when it no longer needs the snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
-    /// How many snapshots it has.
+    /// Number of its snapshots.
     #[serde(default)]
     pub snapshots: u32,
-    /// Bytes of blocks that only its snapshots still have; absent in lists, where they are not counted.
+    /// Bytes of blocks that only its snapshots have; absent in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_bytes: Option<u64>,
-    /// Bytes that read as errors, as far as is known; `damage` of its pool says which.
+    /// Known unreadable bytes; `damage` of the pool lists them.
     #[serde(default)]
     pub damaged_bytes: u64,
     pub shard: u32,
-    /// The name under which NBD clients find it.
+    /// The volume's NBD export name.
     pub nbd_export: String,
-    /// The iSCSI target at which hosts see it once it is mapped to them.
+    /// The iSCSI target at which mapped hosts see the volume.
     pub iscsi_target: String,
     pub created_unix_ms: u64,
 }
@@ -105,35 +107,38 @@ pub struct VolumeStatus {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeCreate {
-    /// `POOL/[PROJECT/]NAME`; after the pool 1 to 200 letters, digits and `._-/`. The project must be there.
+    /// `POOL/[PROJECT/]NAME`; after the pool 1 to 200 letters, digits and `._-/`. The project must exist.
     pub name: String,
-    /// 1 MiB to 64 TiB, a multiple of the block size. Needed, except for a clone, which is as large as its snapshot or larger.
+    /// 1 MiB to 64 TiB, a multiple of the block size. Required, except for a clone, which has at least its snapshot's
+    /// size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
-    /// A power of two from 4096 to 131072. Default: the project's, or 8192. A clone has its snapshot's.
+    /// A power of two from 4096 to 131072. Default: the project's, or 8192. A clone has its snapshot's block size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_size_bytes: Option<u32>,
-    /// Default: inherited from the project, or `always`; for a clone, what the volume has of its own that its snapshot is of.
+    /// Default: inherited from the project, or `always`. A clone copies a value that its origin volume does not
+    /// inherit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<Sync>,
-    /// `off`, `lz4`, `lzjb`, `gzip-1` to `gzip-9`, `zstd-1` to `zstd-19`. Default: inherited from the project, or `lz4`; for a clone, what
-    /// the volume has of its own that its snapshot is of.
+    /// `off`, `lz4`, `lzjb`, `gzip-1` to `gzip-9`, `zstd-1` to `zstd-19`. Default: inherited from the project, or
+    /// `lz4`. A clone copies a value that its origin volume does not inherit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<String>,
-    /// Default: the project's, or `thin`; a clone is `thin`. Refused when the pool cannot hold what it would reserve.
+    /// Default: the project's, or `thin`; for a clone `thin`. Refused when the pool has no space for the reservation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<VolumeFormat>,
     /// Name or UUID of a snapshot in the same pool: the volume becomes a clone of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_snapshot: Option<String>,
-    /// Hosts and host groups to map it to, by name or UUID, each with its lowest free LUN. Default: those of the project.
+    /// Hosts and host groups to map the volume to, by name or UUID, each with its lowest free LUN. Default: those of
+    /// the project.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
-    /// The logical block that iSCSI shows, 512 or 4096. Default: 512. Only with `hosts`.
+    /// Logical block size over iSCSI, 512 or 4096. Default: 512. Only with `hosts`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logical_block_bytes: Option<u32>,
-    /// Name or UUID of a service level, or `none`. Default: inherited from the project, or `none`; for a clone, what the volume has of its own
-    /// that its snapshot is of.
+    /// Name or UUID of a service level, or `none`. Default: inherited from the project, or `none`. A clone copies a
+    /// level that its origin volume does not inherit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
 }
@@ -143,7 +148,7 @@ impl VolumeCreate {
     pub const BLOCK_SIZE_DEFAULT: u32 = 8192;
 }
 
-/// What to change of a volume; what is absent stays.
+/// Changes to a volume. Absent fields stay as they are.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeSet {
@@ -152,22 +157,23 @@ pub struct VolumeSet {
     pub size_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<Sync>,
-    /// For what is written from now on; what is stored stays as it is.
+    /// For new writes; stored data stays as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<String>,
-    /// Its new format; refused when the pool cannot hold what it would reserve.
+    /// The new format; refused when the pool has no space for the reservation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<VolumeFormat>,
-    /// A snapshot is taken by itself so often: 60 (a minute) to 31622400 (366 days), or 0 for never.
+    /// Interval of scheduled snapshots in seconds: 60 (a minute) to 31622400 (366 days); 0: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_every_seconds: Option<u32>,
-    /// How many of these are kept, 1 to 1000.
+    /// Number of scheduled snapshots to keep, 1 to 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_keep: Option<u32>,
-    /// Name or UUID of a service level, or `none` even if the project says one.
+    /// Name or UUID of a service level; `none` for none, also when the project has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
-    /// Of `sync`, `compression`, `snapshot_schedule`, `hosts` and `level`, what it has from its project again, or by default.
+    /// Properties to inherit again from the project, or by default: `sync`, `compression`, `snapshot_schedule`,
+    /// `hosts`, `level`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inherit: Vec<Property>,
 }

@@ -1,13 +1,13 @@
 //! The committed OpenAPI document is the one that the code describes.
 //!
-//! Method: generate, compare with `docs/openapi.json`, and check that every reference in it resolves. With
+//! Method: generate, compare with `docs/reference/openapi.json`, and check that every reference in it resolves. With
 //! `FOREBAY_UPDATE=1` the file is written instead.
 
 use std::path::Path;
 
 #[test]
 fn the_committed_document_is_the_generated_one() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/openapi.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/reference/openapi.json");
     let generated = forebay_api::document();
     if std::env::var_os("FOREBAY_UPDATE").is_some() {
         std::fs::write(&path, &generated).unwrap();
@@ -15,7 +15,7 @@ fn the_committed_document_is_the_generated_one() {
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == generated,
-        "docs/openapi.json is not what the code describes. Look at the difference, and if it is meant, \
+        "docs/reference/openapi.json is not what the code describes. Look at the difference, and if it is meant, \
          regenerate it with: FOREBAY_UPDATE=1 cargo test -p forebay-api --test openapi"
     );
 }

@@ -1,14 +1,15 @@
-//! The command line as clap sees it. What it says is committed as `docs/cli.md`.
+//! The command line as clap sees it. What it says is committed as `docs/reference/cli.md`.
 
 use crate::bookmarks::Bookmark;
 use crate::channels::ChannelCommand;
 use crate::disks::Disk;
+use crate::events::Event;
 use crate::hosts::{Host, SessionCommand};
 use crate::levels::Level;
 use crate::projects::{Project, volume_property};
 use crate::reports::ReportCommand;
 use crate::serve::{Config, Configured, Serve};
-use crate::size::{Sector, parse_duration, parse_every, parse_sector, parse_size};
+use crate::size::{Resize, Sector, parse_duration, parse_every, parse_resize, parse_sector, parse_size};
 use crate::snapshots::{CloneCommand, Snapshot};
 use crate::statistics::{Stat, WorksheetCommand};
 use crate::support::Support;
@@ -22,20 +23,20 @@ use clap_complete::Shell;
 use forebay_api::{Access, Layout, Property, Sync, VolumeFormat};
 use std::path::PathBuf;
 
-/// Crash-safe storage pools, served to hypervisors, databases and everyone else.
+/// Crash-safe storage pools, served over NBD and iSCSI.
 #[derive(Parser, Debug)]
 #[command(
     name = "forebay",
     version,
     disable_help_subcommand = true,
     after_help = "Sizes take K, M, G, T and P, powers of 1024: 8K, 100G, 1.5T.\n\
-                  Exit status: 0 ok, 1 failed, 2 usage, 3 not found, 4 conflict, 5 refused as unsafe, 6 degraded, \
-                  7 unreachable, 8 data is lost that nobody has accepted.\n\
-                  Environment: FOREBAY_DATA (the daemon's directory), FOREBAY_URL and FOREBAY_TOKEN (a daemon \
-                  elsewhere), FOREBAY_CA (a file with the authorities that its https:// is trusted by), NO_COLOR."
+                  Exit status: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 conflict, 5 refused as unsafe, 6 degraded, \
+                  7 daemon unreachable, 8 data is lost and the loss is not accepted.\n\
+                  Environment: FOREBAY_DATA (the daemon's data directory), FOREBAY_URL and FOREBAY_TOKEN (a remote \
+                  daemon and its token), FOREBAY_CA (a PEM file of certificate authorities for https://), NO_COLOR."
 )]
 pub struct Arguments {
-    /// The daemon's data directory [default: $FOREBAY_DATA, what the configuration file says, or /var/lib/forebay]
+    /// The daemon's data directory [default: $FOREBAY_DATA, the configuration file's, or /var/lib/forebay]
     #[arg(long, global = true, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Print JSON: stable names, integers in base units
@@ -49,86 +50,88 @@ pub struct Arguments {
 pub enum Noun {
     /// Run the daemon
     Serve(Configured),
-    /// Run the daemon with a pool on files, volumes and a light load to look at; Ctrl-C stops it
+    /// Run the daemon with a demonstration pool on files and a light load; Ctrl-C stops it
     Demo(Serve),
-    /// The daemon's configuration file
+    /// The configuration file; backup of the settings
     #[command(subcommand)]
     Config(Config),
-    /// Pools: named sets of disks
+    /// Storage pools: groups of disks with redundancy
     #[command(subcommand)]
     Pool(Pool),
-    /// Disks of pools
+    /// Disks of the pools and the machine
     #[command(subcommand)]
     Disk(Disk),
-    /// Projects: volumes that have properties in common
+    /// Projects: volumes that share properties
     #[command(subcommand)]
     Project(Project),
     /// Volumes: virtual disks
     #[command(subcommand)]
     Volume(Volume),
-    /// Snapshots: volumes as they were
+    /// Snapshots of volumes; sending and receiving them
     #[command(subcommand)]
     Snapshot(Snapshot),
-    /// Bookmarks: moments of volumes, from which increments are sent when the snapshots are gone
+    /// Bookmarks: incremental send bases that hold no data
     #[command(subcommand)]
     Bookmark(Bookmark),
-    /// Clones: volumes made of snapshots
+    /// Clones: volumes that are made from snapshots
     #[command(subcommand)]
     Clone(CloneCommand),
-    /// Hosts: who may use volumes over iSCSI
+    /// iSCSI hosts and host groups
     #[command(subcommand)]
     Host(Host),
-    /// Service levels: what volumes are promised, and what they may take
+    /// Service levels: minimums, limits and latency goals
     #[command(subcommand)]
     Level(Level),
-    /// Initiators that are logged in over iSCSI
+    /// iSCSI sessions of initiators
     #[command(subcommand)]
     Session(SessionCommand),
-    /// Who uses what now, second by second
+    /// Live load of volumes, clients and disks
     #[command(subcommand)]
     Top(Top),
-    /// Who did how much, and how long it took: now and in the past
+    /// Statistics over time: IOPS, throughput, latency
     #[command(subcommand)]
     Stat(Stat),
-    /// Graphs that somebody has saved
+    /// Worksheets: saved graphs of statistics
     #[command(subcommand)]
     Worksheet(WorksheetCommand),
-    /// Reports that the appliance keeps
+    /// Stored reports, such as validation results
     #[command(subcommand)]
     Report(ReportCommand),
-    /// Long work
+    /// Long-running tasks
     #[command(subcommand)]
     Task(Task),
-    /// What happened
+    /// The event log
     #[command(subcommand)]
     Event(Event),
-    /// What is wrong now, and what to do about it
+    /// Current alerts, and what to do
     #[command(subcommand)]
     Alert(AlertCommand),
-    /// Statistics that raise an alert above or below a limit
+    /// Thresholds of statistics that raise alerts
     #[command(subcommand)]
     Threshold(ThresholdCommand),
-    /// Who is told of alerts: mail, webhooks, syslog, SNMP traps
+    /// Alert channels: mail, webhooks, syslog, SNMP traps
     #[command(subcommand)]
     Channel(ChannelCommand),
-    /// Who may log in
+    /// Users, their roles and passwords
     #[command(subcommand)]
     User(User),
-    /// Help from others
+    /// Support bundles
     #[command(subcommand)]
     Support(Support),
-    /// The first administrator
+    /// The setup link for the first administrator
     #[command(subcommand)]
     Setup(SetupCommand),
-    /// Who changed what over the API
+    /// The audit log: changes over the API
     #[command(subcommand)]
     Audit(Audit),
-    /// Access tokens for HTTP
+    /// Access tokens for the HTTP API
     #[command(subcommand)]
     Token(Token),
-    /// Check the pool on some disks without a daemon: exit 0 only if every invariant holds
+    /// Check a pool for consistency without a daemon; exit 0 only if it is consistent
     Check(Check),
-    /// What a layout delivers before it is bought: the published reference architectures, and your own
+    /// Performance of layouts, modelled or measured
+    ///
+    /// Runs published reference architectures or your own configurations, on modelled disks or on a running pool.
     #[command(subcommand)]
     Validate(Validate),
     /// Print a shell's completion script
@@ -136,19 +139,25 @@ pub enum Noun {
         /// The shell
         shell: Shell,
     },
-    /// Write manual pages, one for each command: `man -l DIR/forebay-volume-create.1`
+    /// Write a manual page for each command; read one with `man -l DIR/forebay-volume-create.1`
     Man {
-        /// Where to; made if it is not there
+        /// The target directory; it is created if it does not exist
         directory: PathBuf,
+    },
+    /// Print the help of a command
+    Help {
+        /// The command, such as `volume create`
+        #[arg(value_name = "COMMAND")]
+        command: Vec<String>,
     },
     /// Print the version
     Version,
 }
 
-/// Whether a promise may be made that the pool cannot keep.
+/// Whether a level may be given that the pool cannot guarantee.
 #[derive(Args, Debug)]
 pub struct BestEffort {
-    /// Also if the pool cannot keep what the level promises: it is best effort then
+    /// Accept best effort if the pool cannot guarantee the level, instead of an error
     #[arg(long)]
     pub best_effort: bool,
 }
@@ -156,7 +165,7 @@ pub struct BestEffort {
 /// For commands that change something.
 #[derive(Args, Debug, Clone, Copy)]
 pub struct DryRun {
-    /// Check it and say what would be done; change nothing
+    /// Check the command and print what it would change; change nothing
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -164,7 +173,7 @@ pub struct DryRun {
 /// For commands that lose data or redundancy.
 #[derive(Args, Debug, Clone, Copy)]
 pub struct Yes {
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     pub yes: bool,
 }
@@ -172,10 +181,10 @@ pub struct Yes {
 /// For long work.
 #[derive(Args, Debug, Clone, Copy)]
 pub struct Wait {
-    /// Wait until it is done (the default)
+    /// Wait until the task ends (the default)
     #[arg(long, conflicts_with = "no_wait")]
     wait: bool,
-    /// Print the task and return at once
+    /// Start the task, print it and return at once
     #[arg(long)]
     pub no_wait: bool,
 }
@@ -197,9 +206,9 @@ fn enclosure(text: &str) -> Result<(String, String), String> {
 pub enum SyncArgument {
     /// A write is acknowledged when it is durable
     Always,
-    /// At once; durable with FUA or the next flush
+    /// A write is acknowledged at once; it is durable with FUA or the next flush
     Standard,
-    /// At once; for scratch data
+    /// A write is acknowledged at once; for scratch data
     Disabled,
 }
 
@@ -216,12 +225,12 @@ impl From<SyncArgument> for Sync {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 #[value(rename_all = "lowercase")]
 pub enum FormatArgument {
-    /// Space is taken as it is written
+    /// Space is allocated when data is written
     Thin,
-    /// Space for its whole size is held; what is written counts as used
+    /// The whole size is reserved; only written data counts as used
     #[value(alias = "thick")]
     ZeroedThick,
-    /// Space for its whole size is held and counts as used
+    /// The whole size is reserved and counts as used
     EagerZeroedThick,
 }
 
@@ -237,11 +246,11 @@ impl From<FormatArgument> for VolumeFormat {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum RoleArgument {
-    /// Reads everything
+    /// May read everything
     Viewer,
-    /// Also changes volumes, service levels and the hosts that see volumes
+    /// May also change volumes, service levels and hosts
     Operator,
-    /// Also pools, disks, tokens and users
+    /// May also change pools, disks, tokens and users
     Admin,
 }
 
@@ -257,35 +266,35 @@ impl From<RoleArgument> for Access {
 
 #[derive(Subcommand, Debug)]
 pub enum Pool {
-    /// Create a pool; what its disks hold is lost
+    /// Create a pool; the data on its disks is lost
     Create {
         /// Letters, digits and `._-`, starting with a letter
         name: String,
-        /// single, mirror (2 copies), mirror3, or D+P: 2 to 16 data and 1 to 3 parity disks
+        /// Layout: single, mirror (2 copies), mirror3, or D+P for 2 to 16 data and 1 to 3 parity disks
         #[arg(long, value_parser = layout)]
         layout: Layout,
-        /// Block devices or files for data: as many as the layout needs, or more
+        /// Block devices or files for data, at least as many as the layout needs
         #[arg(value_name = "DISK", required = true)]
         disks: Vec<String>,
-        /// Devices or files for the intent log: one, or two or three that mirror each other
+        /// Devices or files for the intent log: one, or two or three that are mirrored
         #[arg(long, value_name = "DISK", num_args = 1..)]
         log: Vec<String>,
-        /// Devices or files that wait to take the place of a disk that fails
+        /// Devices or files for spare disks, which replace a disk that fails
         #[arg(long, value_name = "DISK", num_args = 1..)]
         spare: Vec<String>,
-        /// Flash that holds copies of what is read from the data disks at random; nothing is lost with it
+        /// Flash disks that cache data that is read at random; losing one loses no data
         #[arg(long, value_name = "DISK", num_args = 1..)]
         cache: Vec<String>,
-        /// The boxes that disks are in: data is laid so that the pool survives the loss of one, if it can be
+        /// The enclosure of a disk; where possible, data is laid out so that the pool survives the loss of one enclosure
         #[arg(long, value_name = "DISK=NAME", num_args = 1.., value_parser = enclosure)]
         enclosure: Vec<(String, String)>,
-        /// Physical sectors of disks that do not say them right: 512 to 64K, for all or for one
+        /// Physical sector size of disks that report it wrongly, 512 to 64K: for all disks, or for one
         #[arg(long, value_name = "[DISK=]SIZE", num_args = 1.., value_parser = parse_sector)]
         sector: Vec<Sector>,
-        /// Take disks that are not empty, whatever is on them; never disks in use
+        /// Take disks that are not empty; their data is lost. Disks in use are never taken
         #[arg(long)]
         force: bool,
-        /// Do not measure what it can do once it is there, which takes some seconds in the background
+        /// Do not measure the performance of the new pool, which takes some seconds in the background
         #[arg(long)]
         no_calibrate: bool,
         #[command(flatten)]
@@ -295,15 +304,15 @@ pub enum Pool {
     },
     /// List pools
     List,
-    /// Show pools with their groups and disks; exit 6 when one has lost redundancy, 8 when one has lost data
+    /// Show pools with their groups and disks; exit 6 if one is degraded, suspended or unavailable, 8 if one has lost data
     Status {
-        /// Name or UUID; all pools without it
+        /// The pool's name or UUID [default: all pools]
         name: Option<String>,
-        /// Show what is lost: which bytes of which volumes and snapshots
+        /// List the lost data instead: byte ranges of volumes and snapshots
         #[arg(long)]
         errors: bool,
     },
-    /// Say that all that a pool has lost so far is known: it is called damaged for it no longer
+    /// Accept the data loss found so far; the pool no longer counts as damaged because of it
     AcceptDamage {
         /// The pool's name or UUID
         name: String,
@@ -314,62 +323,62 @@ pub enum Pool {
     },
     /// Change a pool's properties
     Set(trash::Settings),
-    /// Read everything that a pool stores, on every disk, and put right what is bad; exit 8 when data is lost
+    /// Verify all data on every disk of a pool, and repair bad copies; exit 8 if data is lost
     Scrub {
         /// The pool's name or UUID
         name: String,
-        /// Halt it; it goes on where it was when it is started again, or the pool is next imported
+        /// Pause the scrub; it resumes when it is started again, or when the pool is next imported
         #[arg(long, conflicts_with = "stop")]
         pause: bool,
-        /// End it
+        /// Stop the scrub before it is complete
         #[arg(long)]
         stop: bool,
-        /// Have scrubs begin by themselves so long after the last was through, like 30d (the default of a new pool), or off for never
+        /// Start a scrub automatically this long after the last one completed, such as 30d, or off for never [default of a new pool: 30d]
         #[arg(long, value_name = "DURATION", value_parser = parse_every, conflicts_with_all = ["pause", "stop"])]
         every: Option<u32>,
         #[command(flatten)]
         wait: Wait,
     },
-    /// Tell the disks of a pool which of their space is free, so that flash can erase it and thin disks and files give it back
+    /// Report free space to the disks of a pool, so that flash can erase it and thin disks and files can release it
     Trim {
         /// The pool's name or UUID
         name: String,
         #[command(flatten)]
         wait: Wait,
     },
-    /// Measure what a pool can do, from which service levels reckon; it is busy with that for some seconds
+    /// Measure the performance of a pool, on which service levels are based; the pool is busy for some seconds
     Calibrate {
         /// The pool's name or UUID
         name: String,
         #[command(flatten)]
         wait: Wait,
     },
-    /// Add disks to a pool while it serves: to a group, over which data then spreads, or as another group
+    /// Add disks to a pool in use: to a group, over which its data then spreads, or as a new group
     Add {
         /// The pool's name or UUID
         name: String,
-        /// Block devices or files; what they hold is lost
+        /// Block devices or files; their data is lost
         #[arg(value_name = "DISK", required = true)]
         disks: Vec<String>,
-        /// They become a group with this layout, which can lose as many disks as the pool's others
+        /// Make the disks a new group with this layout, which must survive as many lost disks as the other groups
         #[arg(long, value_parser = layout, conflicts_with_all = ["group", "spare", "cache"])]
         layout: Option<Layout>,
-        /// Number of the group that they join, when the pool has several for data
+        /// Number of the group to extend; required if the pool has several data groups
         #[arg(long, value_name = "NUMBER", conflicts_with_all = ["spare", "cache"])]
         group: Option<u16>,
-        /// They wait to take the place of a disk that fails
+        /// Add the disks as spares, which replace a disk that fails
         #[arg(long, conflicts_with = "cache")]
         spare: bool,
-        /// They hold copies of what is read from the data disks at random, and nothing else
+        /// Add the disks as cache, which holds only copies of data that is read at random
         #[arg(long)]
         cache: bool,
-        /// The box that they are in; or, once for each disk, DISK=NAME
+        /// Enclosure of all the disks; or DISK=NAME, once for each disk
         #[arg(long, value_name = "NAME")]
         enclosure: Vec<String>,
-        /// Physical sector of disks that do not say it right: 512 to 64K; or, once for each disk, DISK=SIZE
+        /// Physical sector size, 512 to 64K, of disks that report it wrongly; or DISK=SIZE, once for each disk
         #[arg(long, value_name = "SIZE", value_parser = parse_sector)]
         sector: Vec<Sector>,
-        /// Take disks that are not empty, whatever is on them; never disks in use
+        /// Take disks that are not empty; their data is lost. Disks in use are never taken
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -377,7 +386,7 @@ pub enum Pool {
         #[command(flatten)]
         wait: Wait,
     },
-    /// Have a whole group of disks leave a pool while it serves: what is in it moves to the other groups first
+    /// Drain and remove a group of disks from a pool in use; its data moves to the other groups first
     Remove {
         /// The pool's name or UUID
         name: String,
@@ -391,16 +400,16 @@ pub enum Pool {
         #[command(flatten)]
         wait: Wait,
     },
-    /// Import a pool from its disks; without a name, list the pools that are found on them
+    /// Import a pool from its disks; without a name, list the pools on the disks
     #[command(override_usage = "forebay pool import [OPTIONS] [NAME] <DISK>...")]
     Import {
-        /// Name or UUID, then disks. A first word without a slash is the name: write ./disk0 for a file in this directory
+        /// The pool's name or UUID, then its disks. A first word without a slash is the name, so write ./disk0 for a file
         #[arg(value_name = "NAME_AND_DISKS", required = true)]
         words: Vec<String>,
-        /// Write nothing to the disks: volumes can be read, and every change is refused
+        /// Import read-only: nothing is written to the disks, volumes can be read, and every change is refused
         #[arg(long)]
         read_only: bool,
-        /// Even if another host did not export it, or the end of its log is lost; with --read-only also if too many disks are missing
+        /// Import a pool that another host did not export, or whose log has lost its end. With --read-only also if too many disks are missing
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -408,11 +417,11 @@ pub enum Pool {
         #[command(flatten)]
         wait: Wait,
     },
-    /// Close a pool, so that another host can import it
+    /// Export a pool: close it, so that another host can import it
     Export {
         /// Name or UUID
         name: String,
-        /// Although clients are connected to its volumes
+        /// Proceed even if clients are connected to the pool's volumes
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -424,7 +433,7 @@ pub enum Pool {
     Destroy {
         /// Name or UUID
         name: String,
-        /// Although clients are connected to its volumes
+        /// Proceed even if clients are connected to the pool's volumes
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -442,33 +451,33 @@ pub enum Volume {
     Create {
         /// POOL/[PROJECT/]NAME
         name: String,
-        /// 1M to 64T; a clone is as large as its snapshot, or as this if that is larger
+        /// Size, 1M to 64T; with --from, the snapshot's size is the default and the minimum
         #[arg(long, value_parser = parse_size, required_unless_present = "from")]
         size: Option<u64>,
-        /// A power of two from 4K to 128K [default: the project's, or 8K]
+        /// Block size, a power of two from 4K to 128K [default: the project's, or 8K]
         #[arg(long, value_name = "SIZE", value_parser = parse_size)]
         block_size: Option<u64>,
-        /// When a write is acknowledged [default: as the project says, or always]
+        /// When a write is acknowledged [default: the project's, or always]
         #[arg(long)]
         sync: Option<SyncArgument>,
-        /// off, lz4, lzjb, gzip-1 to gzip-9 or zstd-1 to zstd-19 [default: as the project says, or lz4]
+        /// Compression: off, lz4, lzjb, gzip-1 to gzip-9 or zstd-1 to zstd-19 [default: the project's, or lz4]
         #[arg(long, value_name = "KIND")]
         compression: Option<String>,
-        /// What is kept ready for it [default: the project's, or thin]
+        /// How space is reserved [default: the project's, or thin]
         #[arg(long)]
         format: Option<FormatArgument>,
-        /// A snapshot of the same pool: the volume begins as it is, and shares its blocks until they are overwritten
+        /// Clone this snapshot of the same pool; the volume shares its blocks until they are overwritten
         #[arg(long, value_name = "VOLUME@NAME", conflicts_with = "block_size")]
         from: Option<String>,
-        /// Hosts and host groups to map it to [default: those of the project]
+        /// Hosts and host groups to map the volume to [default: the project's]
         #[arg(long, value_name = "HOST", num_args = 1..)]
         host: Vec<String>,
-        /// Its service level, or none [default: as the project says, or none]
+        /// Service level, or none [default: the project's, or none]
         #[arg(long, value_name = "NAME")]
         level: Option<String>,
         #[command(flatten)]
         best_effort: BestEffort,
-        /// The logical block that these hosts see: 512 or 4K [default: 512]
+        /// Logical block size that these hosts see: 512 or 4K [default: 512]
         #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "host")]
         logical_block: Option<u64>,
         #[command(flatten)]
@@ -476,7 +485,7 @@ pub enum Volume {
     },
     /// List volumes
     List {
-        /// Only this pool's
+        /// Only volumes of this pool
         #[arg(long)]
         pool: Option<String>,
     },
@@ -485,7 +494,7 @@ pub enum Volume {
         /// POOL/NAME or UUID
         name: String,
     },
-    /// Change a volume's properties; clients notice nothing
+    /// Change a volume's properties while clients use it
     #[command(group = ArgGroup::new("property").required(true).multiple(true))]
     Set {
         /// POOL/NAME or UUID
@@ -493,63 +502,63 @@ pub enum Volume {
         /// When a write is acknowledged
         #[arg(long, group = "property")]
         sync: Option<SyncArgument>,
-        /// How what is written from now on is compressed: off, lz4, lzjb, gzip-1 to gzip-9 or zstd-1 to zstd-19
+        /// Compression of new writes: off, lz4, lzjb, gzip-1 to gzip-9 or zstd-1 to zstd-19
         #[arg(long, value_name = "KIND", group = "property")]
         compression: Option<String>,
-        /// Have a snapshot taken so often, like 1h; 0 or off for never
+        /// Interval between scheduled snapshots, such as 1h; 0 or off for none
         #[arg(long, value_name = "DURATION", value_parser = parse_every, group = "property")]
         snapshot_every: Option<u32>,
-        /// How many of these are kept, 1 to 1000: the oldest is deleted when there are more
+        /// Number of scheduled snapshots to keep, 1 to 1000; the oldest are deleted
         #[arg(long, value_name = "N", group = "property")]
         snapshot_keep: Option<u32>,
-        /// Its service level, or none; in force at once
+        /// Service level, or none; it applies at once
         #[arg(long, value_name = "NAME", group = "property")]
         level: Option<String>,
         #[command(flatten)]
         best_effort: BestEffort,
-        /// What it has from its project again, or by default: sync, compression, snapshot-schedule, hosts, level
+        /// Properties to inherit again from the project or the defaults: sync, compression, snapshot-schedule, hosts, level
         #[arg(long, value_name = "PROPERTY", value_parser = volume_property, value_delimiter = ',', group = "property")]
         inherit: Vec<Property>,
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Grow a volume while clients use it; NBD clients see the new size when they connect again
+    /// Grow a volume while clients use it; NBD clients see the new size after they reconnect
     Resize {
         /// POOL/NAME or UUID
         name: String,
-        /// The new size
-        #[arg(long, value_parser = parse_size)]
-        size: u64,
+        /// The new size, or `+SIZE` to grow by that much
+        #[arg(long, value_name = "SIZE", value_parser = parse_resize)]
+        size: Resize,
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Give a volume another format while clients use it
+    /// Convert a volume to another format while clients use it
     Convert {
         /// POOL/NAME or UUID
         name: String,
-        /// What is kept ready for it
+        /// How space is reserved from now on
         #[arg(long)]
         format: FormatArgument,
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Show a volume to a host or host group over iSCSI
+    /// Map a volume to a host or host group over iSCSI
     Map {
         /// POOL/NAME or UUID
         name: String,
         /// Name or UUID of a host or host group
         #[arg(long)]
         host: String,
-        /// Its number there, 0 to 16383 [default: the lowest that is free]
+        /// LUN, 0 to 16383 [default: the lowest free one]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=16383))]
         lun: Option<u16>,
-        /// The logical block, 512 or 4K [default: what its other hosts see, or 512]
+        /// Logical block size, 512 or 4K [default: the one that other hosts of the volume see, or 512]
         #[arg(long, value_name = "SIZE", value_parser = parse_size)]
         logical_block: Option<u64>,
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Take a volume from a host or host group, at once: what runs on it there gets errors, so end that first
+    /// Unmap a volume from a host or host group at once; programs that still use it there get errors
     Unmap {
         /// POOL/NAME or UUID
         name: String,
@@ -559,9 +568,9 @@ pub enum Volume {
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Look through a volume for blocks of zeros, and give their space back, while clients use it
+    /// Find blocks of zeros in a volume and free their space, while clients use it
     ///
-    /// Guests write zeros where they could discard, and a volume that is not compressed, or had its space held, keeps them.
+    /// Guests may write zeros instead of discarding. A volume without compression, or with reserved space, stores such zeros.
     Reclaim {
         /// POOL/NAME or UUID
         name: String,
@@ -570,25 +579,25 @@ pub enum Volume {
         #[command(flatten)]
         wait: Wait,
     },
-    /// Print what clients ask of a volume, request by request, while they ask it
+    /// Record the requests of a volume's clients, and print them as a trace
     ///
-    /// When, where, how much, and how long the answer took; nothing of the data. `forebay validate` asks it again of pools that are modelled.
+    /// The trace has the time, offset, length and latency of each request, and no data. `forebay validate` replays it on modelled pools.
     Trace(crate::streams::Trace),
     /// Move a volume to another pool while clients use it
     Move(moves::Move),
-    /// List what moves have left that wait for a pool which is not imported
+    /// List interrupted moves, which wait for a pool that is not imported
     Moves,
-    /// Make a volume, with a new UUID, of what a move has left, when the other pool is lost
+    /// Keep the remainder of an interrupted move as a volume with a new UUID, if the other pool is lost
     Keep(moves::Keep),
-    /// Delete what a move has left, when the other pool is lost
+    /// Delete the remainder of an interrupted move, if the other pool is lost
     Abandon(moves::Abandon),
-    /// Delete a volume: it waits in the trash and can be had back, or is gone for good
+    /// Delete a volume: it moves to the pool's trash and can be restored, or with --purge is gone for good
     Delete(trash::Delete),
     /// List volumes in the trash
     Trash(trash::List),
-    /// Have a volume back from the trash, with its snapshots
+    /// Restore a volume and its snapshots from the trash
     Restore(trash::Restore),
-    /// Delete a volume in the trash and its data for good
+    /// Delete a volume in the trash for good
     Purge(trash::Purge),
 }
 
@@ -596,12 +605,12 @@ pub enum Volume {
 pub enum Task {
     /// List tasks, the newest first
     List,
-    /// Wait for a task and end as it ends
+    /// Wait for a task, and exit with its result
     Watch {
         /// The task's UUID
         id: String,
     },
-    /// Cancel a task that waits for its turn
+    /// Cancel a queued task, or a running one that can be cancelled
     Cancel {
         /// The task's UUID
         id: String,
@@ -611,28 +620,15 @@ pub enum Task {
 }
 
 #[derive(Subcommand, Debug)]
-pub enum Event {
-    /// List the newest events, the oldest of them first
-    List {
-        /// Go on printing events as they happen
-        #[arg(long)]
-        follow: bool,
-        /// At most this many, to begin with
-        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
-        limit: u32,
-    },
-}
-
-#[derive(Subcommand, Debug)]
 pub enum Token {
-    /// Make a token and print its secret, this once
+    /// Create a token and print its secret, which is shown only once
     Create {
         /// Letters, digits and `._-`, starting with a letter
         name: String,
-        /// What it may do
+        /// Role of the token
         #[arg(long, default_value = "viewer")]
         role: RoleArgument,
-        /// How long it lives: 45s, 30m, 12h, 90d
+        /// Lifetime: 45s, 30m, 12h, 90d
         #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "90d")]
         expires: u64,
         #[command(flatten)]
@@ -651,10 +647,10 @@ pub enum Token {
 
 #[derive(Args, Debug)]
 pub struct Check {
-    /// Required: the check reads the disks itself, and no daemon may have the pool imported
+    /// Required: the check reads the disks directly, and no daemon may have the pool imported
     #[arg(long, required = true)]
     pub offline: bool,
-    /// The pool's disks, all that are there
+    /// All present disks of the pool
     #[arg(value_name = "DISK", required = true)]
     pub disks: Vec<String>,
 }

@@ -87,7 +87,7 @@ fn collect(dir: &Path) -> Result<BTreeMap<String, String>, Failure> {
 }
 
 fn too_large(at: &Path) -> Failure {
-    let detail = format!("that is more than the {} GiB of the largest backup", BYTES_MAX >> 30);
+    let detail = format!("a backup cannot be larger than {} GiB", BYTES_MAX >> 30);
     Failure::new(Exit::Failed, detail, "Delete reports: 'forebay report list' shows them.")
         .object(at.display().to_string())
 }
@@ -96,7 +96,7 @@ fn too_large(at: &Path) -> Failure {
 pub fn backup(dir: &Path, file: &Path, as_json: bool) -> Result<Exit, Failure> {
     let files = collect(dir)?;
     if files.is_empty() {
-        let detail = "no daemon has remembered anything there";
+        let detail = "no daemon has stored settings in this directory";
         return Err(Failure::new(
             Exit::NotFound,
             detail,
@@ -120,7 +120,7 @@ pub fn backup(dir: &Path, file: &Path, as_json: bool) -> Result<Exit, Failure> {
     match as_json {
         true => println!("{}", json!({ "file": file, "files": count })),
         false => println!(
-            "{} has {count} files of {}, secrets among them: keep it safe.",
+            "Backup {} has {count} files of {}, including secrets: keep it safe.",
             file.display(),
             dir.display()
         ),
@@ -135,7 +135,7 @@ pub fn restore(dir: &Path, file: &Path, force: bool, as_json: bool) -> Result<Ex
         .recursive(true)
         .mode(0o700)
         .create(dir)
-        .map_err(|error| failed("the data directory cannot be made", dir, &error))?;
+        .map_err(|error| failed("the data directory cannot be created", dir, &error))?;
     let lock = OpenOptions::new()
         .create(true)
         .truncate(false)
@@ -150,8 +150,8 @@ pub fn restore(dir: &Path, file: &Path, force: bool, as_json: bool) -> Result<Ex
     }
     let there = collect(dir)?;
     if !there.is_empty() && !force {
-        let detail = format!("{} files are remembered there already, and would be replaced", there.len());
-        let remedy = "Give another directory, or --force; 'forebay config backup FILE' keeps what is there.";
+        let detail = format!("the directory has {} files of settings, which would be replaced", there.len());
+        let remedy = "Give another directory, or add --force. 'forebay config backup FILE' saves the present settings.";
         return Err(Failure::new(Exit::Unsafe, detail, remedy).object(dir.display().to_string()));
     }
     // The list of pools last: a restore that is cut off leaves a daemon that imports what it knew.
@@ -166,7 +166,7 @@ pub fn restore(dir: &Path, file: &Path, force: bool, as_json: bool) -> Result<Ex
     match as_json {
         true => println!("{}", json!({ "data": dir, "files": backup.files.len() })),
         false => println!(
-            "{} files are restored to {}. Its pools are imported when the daemon starts, from where their disks were.",
+            "{} files are restored to {}. The daemon imports the pools at its next start, from their former disk paths.",
             backup.files.len(),
             dir.display()
         ),
@@ -176,7 +176,7 @@ pub fn restore(dir: &Path, file: &Path, force: bool, as_json: bool) -> Result<Ex
 
 fn read(file: &Path) -> Result<Backup, Failure> {
     let invalid = |detail: String| {
-        Failure::new(Exit::Usage, detail, "Name a file that 'forebay config backup FILE' has made.")
+        Failure::new(Exit::Usage, detail, "Name a file that 'forebay config backup FILE' has written.")
             .object(file.display().to_string())
     };
     let bytes = File::open(file)
@@ -187,19 +187,19 @@ fn read(file: &Path) -> Result<Backup, Failure> {
         })
         .map_err(|error| failed("the backup cannot be read", file, &error))?;
     if bytes.len() as u64 > BYTES_MAX {
-        return Err(invalid("it is larger than any backup".into()));
+        return Err(invalid("it is too large for a backup".into()));
     }
     // Not the error itself: it might quote a secret.
     let backup: Backup = serde_json::from_slice(&bytes)
-        .map_err(|error| invalid(format!("line {} is not what a backup has there", error.line())))?;
+        .map_err(|error| invalid(format!("line {} is not part of a valid backup", error.line())))?;
     if backup.forebay_backup != VERSION {
         return Err(invalid(format!(
-            "its version is {}, this program knows {VERSION}",
+            "its version is {}, and this program reads version {VERSION}",
             backup.forebay_backup
         )));
     }
     match backup.files.keys().find(|name| !is_kept(name)) {
-        Some(name) => Err(invalid(format!("it has a file `{name}`, which no data directory keeps"))),
+        Some(name) => Err(invalid(format!("it has a file `{name}`, which is not a settings file"))),
         None => Ok(backup),
     }
 }

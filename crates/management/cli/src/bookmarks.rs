@@ -11,28 +11,28 @@ use forebay_api::{BookmarkCreate, Operation};
 
 #[derive(Subcommand, Debug)]
 pub enum Bookmark {
-    /// Keep the moment of a snapshot without its blocks: increments can be sent from it when the snapshot is gone
+    /// Create a bookmark: increments can be sent from a snapshot's point in time after the snapshot is deleted
     Create {
         /// POOL/VOLUME@NAME or UUID of the snapshot
         #[arg(value_name = "VOLUME@NAME")]
         snapshot: String,
-        /// What follows the # [default: the snapshot's name]
+        /// The bookmark's name, without # [default: the snapshot's name]
         name: Option<String>,
         #[command(flatten)]
         dry_run: DryRun,
     },
     /// List bookmarks, the oldest of a volume first
     List {
-        /// Only this volume's
+        /// Only bookmarks of this volume
         #[arg(conflicts_with = "pool")]
         volume: Option<String>,
-        /// Only this pool's
+        /// Only bookmarks of this pool
         #[arg(long)]
         pool: Option<String>,
     },
     /// Delete a bookmark; no data is lost
     Delete {
-        /// POOL/VOLUME#NAME or UUID; quote it, shells may take the # for a comment
+        /// POOL/VOLUME#NAME or UUID; quote it, because # may begin a comment in a shell
         name: String,
         #[command(flatten)]
         yes: Yes,
@@ -52,7 +52,7 @@ impl Session {
                     return self.plan(&answer);
                 }
                 self.one(&answer.parse::<api::Bookmark>()?, |mark| {
-                    println!("Bookmark {} is made.", printable(&mark.name));
+                    println!("Bookmark {} is created.", printable(&mark.name));
                 })
             }
             Bookmark::List { volume, pool } => {
@@ -67,7 +67,7 @@ impl Session {
                 }
                 self.confirm(
                     yes.yes,
-                    "Without the bookmark, no increment can be sent from its moment",
+                    "Without the bookmark, no increment can be sent from its point in time",
                     &name,
                     &call,
                 )?;

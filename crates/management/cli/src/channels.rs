@@ -1,12 +1,14 @@
-//! `forebay channel`: where the appliance's notices go.
+//! `forebay channel`: where the appliance sends its notices.
 
 use crate::arguments::DryRun;
 use crate::client::Call;
 use crate::commands::{Outcome, Session};
 use crate::destinations::{self, Destination};
 use crate::failure::{Exit, Failure, printable};
+use crate::listing::{self, Shown};
+use crate::rename::Rename;
 use crate::secret;
-use crate::show::{self, word};
+use crate::show::word;
 use crate::size::show_time;
 use crate::table::Cell;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
@@ -23,30 +25,30 @@ use std::path::PathBuf;
 pub enum ChannelCommand {
     /// Create a channel that sends mail over SMTP
     Mail {
-        /// 1 to 64 characters
+        /// The channel's name, 1 to 64 characters
         name: String,
-        /// The mail server
+        /// The mail server's name or address
         #[arg(long, value_name = "HOST")]
         host: String,
-        /// [default: 587, with tls 465, with none 25]
+        /// The mail server's port [default: 587; 465 with tls, 25 with none]
         #[arg(long, value_name = "PORT")]
         port: Option<u16>,
-        /// How the connection is protected
+        /// How the connection is encrypted
         #[arg(long, default_value = "start-tls")]
         security: SecurityArgument,
-        /// Who logs in at the mail server; the password is asked for on the terminal, or read from a file or stdin
+        /// User at the mail server; its password is read from --password-file, the terminal or stdin
         #[arg(long, value_name = "USER")]
         user: Option<String>,
-        /// Where the password is, instead of the terminal or stdin
+        /// File with the password [default: the terminal or stdin]
         #[arg(long, value_name = "FILE", requires = "user")]
         password_file: Option<PathBuf>,
         /// The sender: nas@example.com or 'Storage <nas@example.com>'
         #[arg(long, value_name = "ADDRESS")]
         from: String,
-        /// A recipient; given several times, there are more
+        /// A recipient; repeat the option for more
         #[arg(long, value_name = "ADDRESS", action = clap::ArgAction::Append, required = true)]
         to: Vec<String>,
-        /// PEM of the authorities that are trusted instead of the system's
+        /// PEM file of certificate authorities to trust instead of the system's
         #[arg(long, value_name = "FILE")]
         ca: Option<PathBuf>,
         #[command(flatten)]
@@ -56,14 +58,14 @@ pub enum ChannelCommand {
     },
     /// Create a channel that posts JSON to a URL, signed with a secret that is printed once
     Webhook {
-        /// 1 to 64 characters
+        /// The channel's name, 1 to 64 characters
         name: String,
-        /// https://…, or http://… where the network is trusted
+        /// https://…, or http://… in a trusted network
         url: String,
-        /// Where the secret is, `whsec_` and the base64 of 24 to 64 bytes [default: one that the appliance makes]
+        /// File with the secret: `whsec_` and the base64 of 24 to 64 bytes [default: a new random secret]
         #[arg(long, value_name = "FILE")]
         secret_file: Option<PathBuf>,
-        /// PEM of the authorities that are trusted instead of the system's
+        /// PEM file of certificate authorities to trust instead of the system's
         #[arg(long, value_name = "FILE")]
         ca: Option<PathBuf>,
         #[command(flatten)]
@@ -73,21 +75,21 @@ pub enum ChannelCommand {
     },
     /// Create a channel that sends lines to a syslog server (RFC 5424)
     Syslog {
-        /// 1 to 64 characters
+        /// The channel's name, 1 to 64 characters
         name: String,
-        /// The syslog server
+        /// The syslog server's name or address
         #[arg(long, value_name = "HOST")]
         host: String,
-        /// How the lines go there; over udp nothing tells whether they arrive
+        /// Transport; with udp, lost lines go unnoticed
         #[arg(long, default_value = "tls")]
         transport: TransportArgument,
-        /// [default: 514, with tls 6514]
+        /// The syslog server's port [default: 514; 6514 with tls]
         #[arg(long, value_name = "PORT")]
         port: Option<u16>,
-        /// 0 to 23; 16 to 23 are local0 to local7
+        /// Syslog facility, 0 to 23; 16 to 23 are local0 to local7
         #[arg(long, value_name = "N", default_value_t = 16)]
         facility: u8,
-        /// PEM of the authorities that are trusted instead of the system's
+        /// PEM file of certificate authorities to trust instead of the system's
         #[arg(long, value_name = "FILE")]
         ca: Option<PathBuf>,
         #[command(flatten)]
@@ -95,26 +97,26 @@ pub enum ChannelCommand {
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Create a channel that sends SNMPv3 traps; the passwords for authentication and for privacy are asked for
+    /// Create a channel that sends SNMPv3 traps; it needs an authentication and a privacy password
     Snmp {
-        /// 1 to 64 characters
+        /// The channel's name, 1 to 64 characters
         name: String,
-        /// Who receives the traps
+        /// The trap receiver's name or address
         #[arg(long, value_name = "HOST")]
         host: String,
-        /// [default: 162]
+        /// The trap receiver's port [default: 162]
         #[arg(long, value_name = "PORT")]
         port: Option<u16>,
-        /// The user that the receiver knows under the engine ID that `forebay channel show` prints
+        /// SNMP user; the receiver needs it with the engine ID that `forebay channel show` prints
         #[arg(long, value_name = "USER")]
         user: String,
-        /// Sign traps, but do not encrypt them: there is no password for privacy then
+        /// Sign traps but do not encrypt them; no privacy password is needed
         #[arg(long)]
         no_privacy: bool,
-        /// Where the password for authentication is, instead of the terminal or stdin: 8 characters or more
+        /// File with the authentication password, 8 characters or more [default: the terminal or stdin]
         #[arg(long, value_name = "FILE")]
         authentication_file: Option<PathBuf>,
-        /// Where the password for privacy is, likewise
+        /// File with the privacy password, 8 characters or more [default: the terminal or stdin]
         #[arg(long, value_name = "FILE", conflicts_with = "no_privacy")]
         privacy_file: Option<PathBuf>,
         #[command(flatten)]
@@ -122,7 +124,7 @@ pub enum ChannelCommand {
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// List channels, and how they are
+    /// List channels and their state
     List,
     /// Show a channel, without its secrets
     Show {
@@ -139,7 +141,7 @@ pub enum ChannelCommand {
         /// A new name
         #[arg(long, value_name = "NAME")]
         new_name: Option<String>,
-        /// Whether it delivers anything
+        /// Whether the channel delivers notices
         #[arg(long, value_name = "BOOL")]
         enabled: Option<bool>,
         #[command(flatten)]
@@ -149,11 +151,13 @@ pub enum ChannelCommand {
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Send a test message at once, and say how that went
+    /// Send a test message at once, and report the result
     Test {
         /// Name or UUID
         name: String,
     },
+    /// Rename a channel
+    Rename(Rename),
     /// Delete a channel
     Delete {
         /// Name or UUID
@@ -166,16 +170,16 @@ pub enum ChannelCommand {
 /// What a channel delivers and when.
 #[derive(Args, Debug)]
 pub struct What {
-    /// Alerts that are so bad, or worse [default for a new channel: warning]
+    /// Lowest severity of alerts to deliver [default for a new channel: warning]
     #[arg(long)]
     severity: Option<SeverityArgument>,
-    /// What is told, with commas in between [default for a new channel: raised,cleared]
+    /// Kinds of notices to deliver, separated by commas [default for a new channel: raised,cleared]
     #[arg(long, value_delimiter = ',')]
     notices: Vec<NoticeArgument>,
-    /// Hours between heartbeats, 1 to 744, where they are among the notices [default for a new channel: 24]
+    /// Hours between heartbeats, 1 to 744, if `heartbeat` is among the notices [default for a new channel: 24]
     #[arg(long, value_name = "HOURS")]
     heartbeat_hours: Option<u32>,
-    /// When nothing but critical alerts is delivered, in UTC: 'saturday,sunday 00:00-24:00', 'daily 22:00-06:00', or none
+    /// Quiet hours in UTC, with critical alerts only: 'saturday,sunday 00:00-24:00', 'daily 22:00-06:00', or none
     #[arg(long, value_name = "DAYS TIMES", value_parser = quiet)]
     quiet: Option<Quiet>,
 }
@@ -198,7 +202,11 @@ fn quiet(text: &str) -> Result<Quiet, String> {
     if text == "none" {
         return Ok(Quiet(None));
     }
-    let wrong = || format!("`{text}` is not like 'saturday,sunday 00:00-24:00', 'daily 22:00-06:00' or none");
+    let wrong = || {
+        format!(
+            "`{text}` is not a time span; write 'saturday,sunday 00:00-24:00', 'daily 22:00-06:00' or none"
+        )
+    };
     let (days, times) = text.split_once(' ').ok_or_else(wrong)?;
     let day = |name: &str| DAYS.iter().find(|(known, _)| *known == name).map(|(_, day)| *day);
     let days: Option<BTreeSet<Day>> = match days {
@@ -226,7 +234,7 @@ fn quiet_in_words(quiet: &QuietHours) -> String {
     let time = |minute: u16| format!("{:02}:{:02}", minute / 60, minute % 60);
     let all = match quiet.critical {
         CriticalAlerts::Deliver => "",
-        CriticalAlerts::HoldBack => ", for critical alerts too",
+        CriticalAlerts::HoldBack => ", also for critical alerts",
     };
     format!("{days} {}-{} UTC{all}", time(quiet.from_minute), time(quiet.to_minute))
 }
@@ -270,11 +278,11 @@ impl From<SeverityArgument> for AlertSeverity {
 pub enum NoticeArgument {
     /// Alerts that begin or get worse
     Raised,
-    /// Alerts that are over
+    /// Alerts that have ended
     Cleared,
-    /// That the appliance is alive
+    /// A regular sign that the appliance is running
     Heartbeat,
-    /// Lines of the audit log, over syslog only
+    /// Entries of the audit log, over syslog only
     Audit,
 }
 
@@ -291,11 +299,11 @@ impl From<NoticeArgument> for NoticeKind {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum SecurityArgument {
-    /// The plain connection becomes TLS, or nothing is sent
+    /// The connection is upgraded to TLS, or nothing is sent
     StartTls,
     /// TLS from the first byte
     Tls,
-    /// Not protected; without a user only
+    /// No encryption; only without a user
     None,
 }
 
@@ -329,7 +337,7 @@ impl From<TransportArgument> for SyslogTransport {
 fn authorities(file: Option<PathBuf>) -> Result<Option<String>, Failure> {
     let Some(path) = file else { return Ok(None) };
     std::fs::read_to_string(&path).map(Some).map_err(|error| {
-        let detail = format!("the authorities cannot be read: {error}");
+        let detail = format!("the certificate authorities cannot be read: {error}");
         Failure::new(Exit::Usage, detail, "Name a PEM file.").object(path.display().to_string())
     })
 }
@@ -393,13 +401,13 @@ impl Session {
             } => {
                 let authentication = secret::read(
                     authentication_file,
-                    "the password for authentication",
+                    "the authentication password",
                     "--authentication-file",
                 )?;
                 let privacy = match no_privacy {
                     true => Secret::default(),
                     false => {
-                        Secret::new(secret::read(privacy_file, "the password for privacy", "--privacy-file")?)
+                        Secret::new(secret::read(privacy_file, "the privacy password", "--privacy-file")?)
                     }
                 };
                 let trap = SnmpTrap {
@@ -429,7 +437,8 @@ impl Session {
                 if dry_run.dry_run {
                     return self.plan(&answer);
                 }
-                self.one(&answer.parse::<Channel>()?, show_channel)
+                let channel = answer.parse::<Channel>()?;
+                self.changed(&channel, format!("Channel {} is changed.", channel.name))
             }
             ChannelCommand::Test { name } => {
                 let tested: ChannelTested = self.client.get(Call::of(Operation::ChannelTest, &name))?;
@@ -438,10 +447,11 @@ impl Session {
                     return Err(Failure::new(Exit::Failed, failure.message, remedy).object(name));
                 }
                 self.one(&tested, |tested| {
-                    println!("A test message went out over channel {}.", printable(&name));
+                    println!("A test message was sent over channel {}.", printable(&name));
                     tested.note.iter().for_each(|note| println!("{}", printable(note)));
                 })
             }
+            ChannelCommand::Rename(rename) => self.rename("Channel", Operation::ChannelSet, rename),
             ChannelCommand::Delete { name, dry_run } => {
                 let call = Call::of(Operation::ChannelDelete, &name).dry_run(dry_run.dry_run);
                 let answer = self.client.call(call)?;
@@ -465,15 +475,12 @@ impl Session {
         self.one(&answer.parse::<Channel>()?, |channel| {
             println!("Channel {} is created.", printable(&channel.name));
             if let Some(secret) = &channel.webhook_secret {
-                println!(
-                    "Its requests are signed with this secret, which is not shown again: {}",
-                    printable(secret)
-                );
+                println!("This secret signs its requests, and is shown only once: {}", printable(secret));
             }
             if let Some(engine) = &channel.status.snmp_engine_id {
-                println!("Its receiver has to know the user under engine ID {}.", printable(engine));
+                println!("Add the user to the trap receiver with engine ID {}.", printable(engine));
             }
-            println!("Try it: forebay channel test {}", quoted(&channel.name));
+            println!("Test it with: forebay channel test {}", quoted(&channel.name));
         })
     }
 }
@@ -497,7 +504,7 @@ fn state(channel: &Channel) -> &'static str {
     }
 }
 
-fn show_channels(channels: &[Channel]) {
+fn show_channels(channels: &[Channel]) -> Shown {
     let rows = channels.iter().map(|one| {
         vec![
             Cell::text(&one.name),
@@ -509,9 +516,9 @@ fn show_channels(channels: &[Channel]) {
             Cell::text(one.status.delivered_unix_ms.map_or("-".into(), show_time)),
         ]
     });
-    let titles = ["NAME", "KIND", "TO", "FROM SEVERITY", "STATE", "WAITING", "DELIVERED"];
-    let empty = "No channels: nobody is told of alerts who does not look. 'forebay channel mail --help' says how to have them mailed.";
-    show::table(&titles, rows.collect(), empty);
+    let titles = ["NAME", "KIND", "TO", "SEVERITY", "STATE", "WAITING", "DELIVERED (UTC)"];
+    let empty = "No channels: alerts are not sent anywhere. To send mail, see: forebay channel mail --help";
+    listing::table(&titles, rows.collect(), empty)
 }
 
 fn show_channel(one: &Channel) {
@@ -520,7 +527,7 @@ fn show_channel(one: &Channel) {
     println!("  kind        {}", one.spec.delivery.name());
     println!("  to          {}", printable(&destination(&one.spec.delivery)));
     let kinds: Vec<String> = one.spec.kinds.iter().map(word).collect();
-    println!("  told        {}", kinds.join(", "));
+    println!("  notices     {}", kinds.join(", "));
     println!("  severity    {} and worse", one.spec.severity_min.name());
     if one.spec.kinds.contains(&NoticeKind::Heartbeat) {
         println!("  heartbeat   every {} h", one.spec.heartbeat_hours);
@@ -530,23 +537,23 @@ fn show_channel(one: &Channel) {
     }
     println!("  state       {}", state(one));
     let api::ChannelStatus { delivered, waiting, lost, .. } = one.status;
-    println!("  delivered   {delivered} since the start, {waiting} waiting, {lost} lost");
+    println!("  delivered   {delivered} since the daemon's start, {waiting} waiting, {lost} lost");
     if let Some(at) = one.status.delivered_unix_ms {
-        println!("  last        {}", show_time(at));
+        println!("  last        {} UTC", show_time(at));
     }
     if let Some(note) = &one.status.note {
         println!("  note        {}", printable(note));
     }
     if let Some(failure) = &one.status.failure {
         println!(
-            "  failure     {}: {} {}",
+            "  failure     {} UTC: {} {}",
             show_time(failure.at_unix_ms),
             printable(&failure.message),
             printable(&failure.remedy)
         );
     }
     if let Some(at) = one.status.retry_unix_ms {
-        println!("  next try    {}", show_time(at));
+        println!("  next try    {} UTC", show_time(at));
     }
     if let Some(engine) = &one.status.snmp_engine_id {
         println!("  engine ID   {}", printable(engine));

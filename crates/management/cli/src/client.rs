@@ -94,7 +94,7 @@ impl Target {
             return wrong("it has a path", "Write only scheme, host and port, like http://127.0.0.1:8080.");
         }
         let Some(authority) = uri.authority().filter(|authority| !authority.as_str().contains('@')) else {
-            return wrong("it has no plain host", "Write it like http://127.0.0.1:8080.");
+            return wrong("it has no host, or it has a user name", "Write it like http://127.0.0.1:8080.");
         };
         let authority = match authority.port() {
             Some(_) => authority.to_string(),
@@ -112,7 +112,7 @@ impl Target {
         let (object, remedy) = match self {
             Target::Socket(path) => (
                 path.display().to_string(),
-                "Start it with `forebay serve --data DIR`, or name its directory with --data or FOREBAY_DATA.",
+                "Start it with `forebay serve --data DIR`, or name its data directory with --data or FOREBAY_DATA.",
             ),
             Target::Http { authority, .. } => {
                 (authority.clone(), "Check FOREBAY_URL, and that the daemon runs there.")
@@ -123,7 +123,7 @@ impl Target {
 }
 
 /// Of a stream that ended before it was whole.
-pub const BROKEN_OFF: &str = "the daemon has broken off the stream";
+pub const BROKEN_OFF: &str = "the daemon interrupted the stream";
 
 /// A request to make.
 #[derive(Clone)]
@@ -196,7 +196,7 @@ impl Answer {
             Ok(problem) => Err(problem.into()),
             Err(_) => Err(Failure::new(
                 Exit::Failed,
-                format!("the daemon answered {} without saying why", self.status),
+                format!("the daemon answered {} without a reason", self.status),
                 "Check that FOREBAY_URL names a Forebay daemon.",
             )),
         }
@@ -206,7 +206,7 @@ impl Answer {
         serde_json::from_slice(&self.body).map_err(|error| {
             Failure::new(
                 Exit::Failed,
-                format!("the daemon's answer makes no sense: {error}"),
+                format!("the daemon's answer cannot be parsed: {error}"),
                 "Check that the daemon and this command have the same version.",
             )
         })
@@ -223,7 +223,7 @@ impl Client {
     pub fn new(target: Target) -> Result<Client, Failure> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-                Failure::new(Exit::Failed, format!("the system gives no event loop: {error}"), "")
+                Failure::new(Exit::Failed, format!("the event loop cannot be started: {error}"), "")
             })?;
         Ok(Client { target, runtime })
     }
@@ -237,7 +237,7 @@ impl Client {
         let body = call.body.as_ref().map(|value| value.to_string()).unwrap_or_default();
         let body = Full::new(Bytes::from(body)).map_err(|never| match never {}).boxed();
         let answering = async { self.answer(self.exchange(&call, body).await?).await };
-        let late = |_| self.target.unreachable("it did not answer in time");
+        let late = |_| self.target.unreachable("no answer in time");
         let exchange =
             async { timeout(Duration::from_secs(ANSWER_SECONDS_MAX), answering).await.map_err(late)? };
         self.runtime.block_on(exchange)?.success()
@@ -245,9 +245,9 @@ impl Client {
 
     /// Makes a call that is answered with a stream, which goes to `sink`; how many bytes it has.
     pub fn download(&self, call: Call<'_>, sink: &mut impl Write) -> Result<u64, Failure> {
-        let silent = || self.target.unreachable("nothing more comes");
+        let silent = || self.target.unreachable("the stream has stalled");
         let failed = |error: io::Error| {
-            let remedy = "Have the stream go on with the token that the receiver shows.";
+            let remedy = "To resume a snapshot's stream, use the token that `forebay snapshot receives` shows at the receiver.";
             Failure::new(Exit::Failed, format!("the stream cannot be written: {error}"), remedy)
         };
         let patience = Duration::from_secs(STREAM_SECONDS_MAX);
@@ -260,7 +260,7 @@ impl Client {
             let (mut body, mut bytes) = (response.into_body(), 0);
             while let Some(frame) = timeout(patience, body.frame()).await.map_err(|_| silent())? {
                 let frame = frame.map_err(|_| {
-                    let remedy = "`forebay event list` on its side says why; have the stream go on where the receiver is.";
+                    let remedy = "See `forebay event list` on the daemon's host for the reason. Then resume the stream (`--resume`).";
                     Failure::new(Exit::Failed, BROKEN_OFF, remedy)
                 })?;
                 if let Some(data) = frame.data_ref() {
@@ -291,7 +291,7 @@ impl Client {
                 }
                 let now = moved.load(Ordering::Relaxed);
                 if std::mem::replace(&mut before, now) == now {
-                    return Err(self.target.unreachable("it did not answer in time"));
+                    return Err(self.target.unreachable("no answer in time"));
                 }
             }
         })
@@ -372,7 +372,8 @@ impl Client {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let broken = |error: hyper::Error| self.target.unreachable(format!("the connection broke: {error}"));
+        let broken =
+            |error: hyper::Error| self.target.unreachable(format!("the connection was interrupted: {error}"));
         // Writes of one piece are sends without SIGPIPE, which would end a command in silence when the daemon goes at that moment; those of several are not.
         let connecting = http1::Builder::new().writev(false).handshake(TokioIo::new(stream));
         let (mut sender, connection) = connecting.await.map_err(broken)?;
@@ -406,7 +407,7 @@ impl Client {
         let body = Limited::new(body, ANSWER_BYTES_MAX)
             .collect()
             .await
-            .map_err(|error| self.target.unreachable(format!("the answer broke off: {error}")))?;
+            .map_err(|error| self.target.unreachable(format!("the answer was interrupted: {error}")))?;
         Ok(Answer { status: parts.status, headers: parts.headers, body: body.to_bytes() })
     }
 }

@@ -1,12 +1,13 @@
 //! What each command does: turns arguments into calls, and answers into text or JSON.
 
-use crate::arguments::{Event, Pool, Task, Token, Volume, Wait};
+use crate::arguments::{Pool, Task, Token, Volume, Wait};
 use crate::client::{Answer, Call, Client};
 use crate::failure::{Exit, Failure, printable};
-use crate::size::Sector;
+use crate::listing::{self, Shown};
+use crate::size::{Resize, Sector};
 use crate::{hosts, progress, projects, show};
 use forebay_api as api;
-use forebay_api::{DiskPaths, MappingCreate, Operation, Page};
+use forebay_api::{DiskPaths, MappingCreate, Operation};
 use forebay_api::{PoolAdd, PoolCreate, PoolScrub, ScrubAction, TokenCreate, VolumeCreate, VolumeSet};
 use serde::Serialize;
 use serde_json::json;
@@ -21,10 +22,10 @@ pub struct Session {
 pub type Outcome = Result<Exit, Failure>;
 
 impl Session {
-    pub fn list<T: Serialize>(&self, items: &[T], show: impl FnOnce(&[T])) -> Outcome {
+    pub fn list<T: Serialize>(&self, items: &[T], show: impl FnOnce(&[T]) -> Shown) -> Outcome {
         match self.json {
-            true => show::json(&json!({ "items": items })),
-            false => show(items),
+            true => show::json(&json!({ "items": &items[..items.len().min(listing::limit())] })),
+            false => show(items)?,
         }
         Ok(Exit::Ok)
     }
@@ -33,6 +34,20 @@ impl Session {
         match self.json {
             true => show::json(item),
             false => show(item),
+        }
+        Ok(Exit::Ok)
+    }
+
+    /// What a change has made of an item: a sentence, or the item for programs.
+    pub fn changed<T: Serialize>(&self, item: &T, text: String) -> Outcome {
+        self.one(item, |_| self.say(text))
+    }
+
+    /// One item, as its list shows it.
+    pub fn row<T: Serialize>(&self, item: &T, show: impl FnOnce(&[T]) -> Shown) -> Outcome {
+        match self.json {
+            true => show::json(item),
+            false => show(std::slice::from_ref(item))?,
         }
         Ok(Exit::Ok)
     }
@@ -69,7 +84,10 @@ impl Session {
     ) -> Result<api::Task, Failure> {
         let started: api::Task = self.client.get(call)?;
         if wait.no_wait {
-            self.say(format!("{} {} started as task {}", started.name, started.object, started.id));
+            self.say(format!(
+                "{} {} has started. Follow it with: forebay task watch {}",
+                started.name, started.object, started.id
+            ));
             if self.json {
                 show::json(&started);
             }
@@ -102,10 +120,10 @@ impl Session {
         }
         self.client.call(call.clone().dry_run(true))?;
         if !stdin().is_terminal() || !stderr().is_terminal() {
-            let detail = format!("{what}, and there is no terminal to ask on");
-            return Err(Failure::new(Exit::Unsafe, detail, "Add --yes.").object(name));
+            let detail = format!("{what}. Refused: this needs confirmation, and there is no terminal");
+            return Err(Failure::new(Exit::Unsafe, detail, "Add --yes to confirm.").object(name));
         }
-        eprint!("{what}. Type {} to go on: ", printable(name));
+        eprint!("{what}. Type {} to confirm: ", printable(name));
         // The question is on the terminal that was just checked.
         let _ = stderr().flush();
         let mut line = String::new();
@@ -176,7 +194,7 @@ impl Session {
                 }
                 self.list(&pools, |pools| {
                     if pools.is_empty() {
-                        show::pools(pools);
+                        return show::pools(pools);
                     }
                     for (index, pool) in pools.iter().enumerate() {
                         if index > 0 {
@@ -184,6 +202,7 @@ impl Session {
                         }
                         show::pool(pool);
                     }
+                    Ok(())
                 })?;
                 Ok(health(&pools))
             }
@@ -193,7 +212,7 @@ impl Session {
                     return self.plan(&self.client.call(call)?);
                 }
                 self.task(call, wait, |task| {
-                    format!("What pool {} has lost so far, if anything, counts as known.", task.object)
+                    format!("The data loss found so far in pool {} is accepted.", task.object)
                 })?;
                 Ok(Exit::Ok)
             }
@@ -258,7 +277,8 @@ impl Session {
                 if dry_run.dry_run {
                     return self.plan(&self.client.call(call)?);
                 }
-                let task = self.task(call, wait, |task| format!("Pool {} has the disks.", task.object))?;
+                let task =
+                    self.task(call, wait, |task| format!("The disks are added to pool {}.", task.object))?;
                 warn_of_spares(&task);
                 Ok(Exit::Ok)
             }
@@ -268,8 +288,8 @@ impl Session {
                 if dry_run.dry_run {
                     return self.plan(&self.client.call(call)?);
                 }
-                self.confirm(yes.yes, "Removing a group leaves its pool with less room", &group, &call)?;
-                self.task(call, wait, |task| format!("Group {} has left its pool.", task.object))?;
+                self.confirm(yes.yes, "Removing a group reduces the capacity of its pool", &group, &call)?;
+                self.task(call, wait, |task| format!("Group {} is removed from its pool.", task.object))?;
                 Ok(Exit::Ok)
             }
             Pool::Import { words, read_only, force, dry_run, wait } => {
@@ -291,7 +311,7 @@ impl Session {
                     return self.plan(&self.client.call(call)?);
                 }
                 let task = self.task(call, wait, |task| {
-                    let how = if read_only { " and is only read" } else { "" };
+                    let how = if read_only { ", read-only" } else { "" };
                     format!("Pool {} is imported{how}.", task.object)
                 });
                 let task = task.map_err(|failure| taken_for_a_name(failure, &name))?;
@@ -402,8 +422,17 @@ impl Session {
                 self.volume_change(call, &change, dry_run.dry_run)
             }
             Volume::Resize { name, size, dry_run } => {
-                let change = VolumeSet { size_bytes: Some(size), ..VolumeSet::default() };
-                self.volume_change(Call::of(Operation::VolumeSet, &name), &change, dry_run.dry_run)
+                let call = Call::of(Operation::VolumeSet, &name);
+                let (bytes, call) = match size {
+                    Resize::To(bytes) => (bytes, call),
+                    Resize::By(bytes) => {
+                        let seen = self.client.call(Call::of(Operation::VolumeShow, &name))?;
+                        let now = seen.parse::<api::Volume>()?.spec.size_bytes;
+                        (now.saturating_add(bytes), call.if_seen(&seen))
+                    }
+                };
+                let change = VolumeSet { size_bytes: Some(bytes), ..VolumeSet::default() };
+                self.volume_change(call, &change, dry_run.dry_run)
             }
             Volume::Convert { name, format, dry_run } => {
                 let change = VolumeSet { format: Some(format.into()), ..VolumeSet::default() };
@@ -434,7 +463,8 @@ impl Session {
         if dry_run {
             return self.plan(&answer);
         }
-        self.one(&answer.parse::<api::Volume>()?, show::volume)
+        let volume = answer.parse::<api::Volume>()?;
+        self.changed(&volume, format!("Volume {} is changed.", volume.name))
     }
 
     /// The end of a command that leaves no object to show.
@@ -451,7 +481,7 @@ impl Session {
             Task::List => self.list(&self.client.all(Operation::TaskList, &[])?, show::tasks),
             Task::Watch { id } => {
                 let task = progress::watch(&self.client, &id)?;
-                self.one(&task, |task| show::tasks(std::slice::from_ref(task)))
+                self.row(&task, show::tasks)
             }
             Task::Cancel { id, dry_run } => {
                 let call = Call::of(Operation::TaskCancel, &id).dry_run(dry_run.dry_run);
@@ -459,32 +489,8 @@ impl Session {
                 if dry_run.dry_run {
                     return self.plan(&answer);
                 }
-                self.one(&answer.parse::<api::Task>()?, |task| show::tasks(std::slice::from_ref(task)))
+                self.row(&answer.parse::<api::Task>()?, show::tasks)
             }
-        }
-    }
-
-    pub fn event(&self, command: Event) -> Outcome {
-        let Event::List { follow, limit } = command;
-        let call = Call::new(Operation::EventList).query("limit", limit);
-        let mut page: Page<api::Event> = self.client.get(call)?;
-        if !follow {
-            return self.list(&page.items, |events| match events.is_empty() {
-                true => println!("No events."),
-                false => events.iter().for_each(show::event),
-            });
-        }
-        let mut newest = 0;
-        loop {
-            for event in &page.items {
-                match self.json {
-                    true => show::json_line(event),
-                    false => show::event(event),
-                }
-                newest = newest.max(event.sequence);
-            }
-            let call = Call::new(Operation::EventList).query("after", newest).query("wait_seconds", 30);
-            page = self.client.get(call)?;
         }
     }
 
@@ -502,7 +508,7 @@ impl Session {
                     println!("{}", printable(&made.secret));
                     if stderr().is_terminal() {
                         eprintln!(
-                            "This is shown once. Use it as FOREBAY_TOKEN, with FOREBAY_URL=http://HOST:PORT."
+                            "The secret is shown only once. Use it as FOREBAY_TOKEN, with FOREBAY_URL=http://HOST:PORT."
                         );
                     }
                 })
@@ -544,7 +550,7 @@ fn taken_for_a_name(mut failure: Failure, name: &str) -> Failure {
     failure
 }
 
-/// How a scrub ends: what it found that somebody has accepted is no news.
+/// How a scrub ends; lost data that was accepted before does not count.
 fn scrubbed(pool: &api::Pool) -> Exit {
     match health(std::slice::from_ref(pool)) {
         Exit::Lost => Exit::Lost,

@@ -9,7 +9,7 @@ use crate::failure::{Exit, Failure, printable};
 use crate::serve::{Serve, ServeOptions};
 use crate::table::{Cell, render};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::json;
 use std::ffi::OsString;
 use std::io;
@@ -182,11 +182,11 @@ pub fn example() -> String {
     let mut out = String::from(
         "# The configuration of the Forebay daemon.\n\
          #\n\
-         # Each key is an option of `forebay serve`; a line that begins with # has no effect, and what follows it here is the default or\n\
-         # an example. Several values are a list in brackets. Options on the command line override this file.\n\
+         # Each key is an option of `forebay serve`. A line that begins with # has no effect; here such lines show defaults or examples.\n\
+         # Several values are a list in brackets. Options on the command line override this file.\n\
          #\n\
-         #   forebay config check    says whether this file is right\n\
-         #   forebay config show     says which values the daemon would start with\n\
+         #   forebay config check    lists the errors in this file\n\
+         #   forebay config show     prints the values that the daemon would start with\n\
          #\n\
          # The daemon reads this file when it starts: systemctl restart forebay\n",
     );
@@ -208,11 +208,11 @@ pub fn example() -> String {
 
 /// The options that the file may set, as the command line declares them.
 fn options() -> Command {
-    let root = crate::arguments::Arguments::command();
+    let root = crate::tree::command();
     let data = root.get_arguments().find(|arg| arg.get_id() == "data").expect("it is declared").clone();
     let data = data
         .default_value(crate::DATA)
-        .help("Where the daemon keeps what it has to remember besides pools, and the socket for its owner");
+        .help("The daemon's data directory, with its settings and the socket for local commands");
     let command = Command::new("forebay").no_binary_name(true).disable_help_flag(true).arg(data);
     Serve::augment_args(command)
 }
@@ -224,7 +224,7 @@ fn read(named: Option<&Path>) -> Result<Option<File>, Failure> {
     let regular =
         std::fs::metadata(path).and_then(|found| match found.is_file() && found.len() <= BYTES_MAX {
             true => Ok(()),
-            false => Err(io::Error::other("it is no regular file of at most 1 MiB")),
+            false => Err(io::Error::other("it is not a regular file of at most 1 MiB")),
         });
     let text = match regular.and_then(|()| std::fs::read_to_string(path)) {
         Ok(text) => text,
@@ -232,7 +232,7 @@ fn read(named: Option<&Path>) -> Result<Option<File>, Failure> {
         Err(error) => {
             let exit = if error.kind() == io::ErrorKind::NotFound { Exit::NotFound } else { Exit::Failed };
             let detail = format!("the configuration file cannot be read: {error}");
-            return Err(Failure::new(exit, detail, "Name a text file that this user can read")
+            return Err(Failure::new(exit, detail, "Name a text file that this user can read.")
                 .object(path.display().to_string()));
         }
     };
@@ -278,8 +278,8 @@ fn values(key: &str, value: &DeValue) -> Result<Vec<String>, Finding> {
     let wrong = |problem: String, allowed: String| Finding { key: key.into(), problem, allowed };
     if let DeValue::Table(_) = value {
         let allowed =
-            format!("keys without sections, like `{key}-NAME = \"…\"`, as `forebay serve --help` names them");
-        return Err(wrong("this is a section, and the file has none".into(), allowed));
+            format!("keys without sections, like `{key}-NAME = \"…\"`; `forebay serve --help` lists them");
+        return Err(wrong("this is a section, and the file cannot have sections".into(), allowed));
     }
     let command = options();
     let Some(arg) = command.get_arguments().find(|arg| arg.get_long() == Some(key)) else {
@@ -287,9 +287,9 @@ fn values(key: &str, value: &DeValue) -> Result<Vec<String>, Finding> {
         let known = error.as_ref().and_then(|error| error.get(ContextKind::SuggestedArg));
         let allowed = match known {
             Some(ContextValue::String(known)) => {
-                format!("`{}`, which is similar", known.trim_start_matches('-'))
+                format!("`{}`, which has a similar name", known.trim_start_matches('-'))
             }
-            _ => "the options of `forebay serve --help`, without the dashes before them".into(),
+            _ => "the options of `forebay serve --help`, without the leading dashes".into(),
         };
         return Err(wrong("no option of the daemon has this name".into(), allowed));
     };
@@ -300,9 +300,9 @@ fn values(key: &str, value: &DeValue) -> Result<Vec<String>, Finding> {
     };
     let Some(scalars) = scalars.filter(|scalars| !scalars.is_empty()) else {
         let kind = if is_list(arg) {
-            "a text or a list of texts, with one at least"
+            "one text, or a list of texts with at least one"
         } else {
-            "one text, number or true or false"
+            "one text, number, true or false"
         };
         return Err(wrong(format!("the value is {}", value.type_str()), format!("{kind}; {}", allowed(arg))));
     };
@@ -344,8 +344,7 @@ fn refusal(path: &Path, line: Option<usize>, finding: &Finding) -> Failure {
     let line = line.map(|line| format!(":{line}")).unwrap_or_default();
     let key = if finding.key.is_empty() { "" } else { &format!("{}: ", finding.key) };
     let detail = format!("{key}{}", finding.problem);
-    let remedy =
-        format!("Allowed: {}. `forebay config check FILE` lists everything that is wrong", finding.allowed);
+    let remedy = format!("Allowed: {}. `forebay config check FILE` lists all errors", finding.allowed);
     Failure::new(Exit::Usage, detail, remedy).object(format!("{}{line}", path.display()))
 }
 
@@ -384,7 +383,7 @@ fn merge(file: Option<&File>, given: &ArgMatches) -> Result<(Vec<Setting>, Serve
         };
         let key = missing.trim_start_matches('-').split(' ').next().unwrap_or_default().to_string();
         let allowed = allowed_for(&key);
-        Finding { key, problem: "it is missing, and an option that is set needs it".into(), allowed }
+        Finding { key, problem: "it is missing, and another option requires it".into(), allowed }
     })?;
     let data = matches.get_one::<PathBuf>("data").expect("it has a default").clone();
     let serve = Serve::from_arg_matches(&matches).expect("what clap has parsed fits the declaration");
@@ -397,7 +396,7 @@ fn is_list(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::Append)
 }
 
-/// What the option is for, and what it is when nobody sets it, if the help says so.
+/// What the option is for, and its default, if the help has one.
 fn explanation(arg: &Arg) -> (String, Option<String>) {
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
     match help.split_once(" [default: ") {

@@ -1,7 +1,7 @@
 //! What commands of the binary's own may do with a daemon: a project for themselves, with volumes in it, and a host that sees them, which all go when they
 //! are done.
 //!
-//! Nobody else's objects can be named here: a scratch project and its host are made under new names, and only what was made is deleted.
+//! Objects of others cannot be named here: a scratch project and its host are made under new names, and only what was made is deleted.
 
 use crate::client::{Call, Client};
 use crate::failure::{Exit, Failure};
@@ -28,7 +28,7 @@ pub struct Scratch<'a> {
 }
 
 impl Daemon {
-    /// Makes a project in this pool, once the pool is not being measured; refused if somebody has one of that name.
+    /// Makes a project in this pool, once the pool is not being measured; refused if one of that name exists.
     pub fn scratch(&self, pool: &str) -> Result<Scratch<'_>, Failure> {
         let begun = Instant::now();
         while self.is_measured(pool)? && begun.elapsed() < MEASURED_WITHIN {
@@ -105,7 +105,7 @@ impl Drop for Scratch<'_> {
         if !self.project.is_empty()
             && let Err(failure) = self.clear()
         {
-            eprintln!("forebay: {} is left over: {}", self.project, failure.detail);
+            eprintln!("forebay: temporary project {} was not removed: {}", self.project, failure.detail);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Where a channel's notices go, as `forebay channel set` changes it.
 //!
-//! A stored secret goes to the destination only that it was entered for: with another host, port or URL the appliance forgets it, so it is read anew here
+//! A stored secret goes to the destination only that it was entered for: with another host, port or URL the appliance discards it, so it is read again here
 //! before anything is sent.
 
 use crate::failure::{Exit, Failure};
@@ -11,28 +11,28 @@ use std::path::PathBuf;
 
 #[derive(Args, Debug, Default)]
 pub struct Destination {
-    /// Another mail server, syslog server or receiver of traps
+    /// New mail server, syslog server or trap receiver
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
-    /// Another port of it
+    /// New port of the server
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Another URL of a webhook
+    /// New URL of the webhook
     #[arg(long)]
     url: Option<String>,
-    /// Recipients of mail instead of those before; given several times, there are more
+    /// New recipients of mail, which replace the old ones; repeat the option for more
     #[arg(long, value_name = "ADDRESS", action = clap::ArgAction::Append)]
     to: Vec<String>,
-    /// Where the mail server's password is; with another host or port it is asked for anew
+    /// File with the mail server's password; a new host or port requires the password again
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// Where a webhook's secret is; with another URL it is asked for anew
+    /// File with the webhook's secret; a new URL requires the secret again
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// Where the password for authentication of traps is; with another host or port it is asked for anew
+    /// File with the authentication password for traps; a new host or port requires the password again
     #[arg(long, value_name = "FILE")]
     authentication_file: Option<PathBuf>,
-    /// Where the password for privacy of traps is, likewise
+    /// File with the privacy password for traps; a new host or port requires the password again
     #[arg(long, value_name = "FILE")]
     privacy_file: Option<PathBuf>,
 }
@@ -67,9 +67,9 @@ impl Destination {
         };
         let option = |name: &str| format!("--{}", name.replace('_', "-"));
         if let Some(wrong) = self.given().find(|name| !has.contains(name)) {
-            let detail = format!("a channel of this kind ({}) has no {}", delivery.name(), option(wrong));
+            let detail = format!("a channel of kind {} has no option {}", delivery.name(), option(wrong));
             let has: Vec<String> = has.iter().map(|name| option(name)).collect();
-            return Err(Failure::new(Exit::Usage, detail, format!("It has {}.", has.join(", "))));
+            return Err(Failure::new(Exit::Usage, detail, format!("Its options are {}.", has.join(", "))));
         }
         let before = delivery.clone();
         let (host, port) = match delivery {
@@ -106,10 +106,10 @@ impl Destination {
             }
             Delivery::Syslog(_) => {}
             Delivery::SnmpTrap(trap) => {
-                let (what, option) = ("the password for authentication", "--authentication-file");
+                let (what, option) = ("the authentication password", "--authentication-file");
                 read(self.authentication_file, what, option, &mut trap.authentication_password)?;
                 if trap.level == forebay_api::SnmpLevel::AuthPriv {
-                    let what = "the password for privacy";
+                    let what = "the privacy password";
                     read(self.privacy_file, what, "--privacy-file", &mut trap.privacy_password)?;
                 }
             }

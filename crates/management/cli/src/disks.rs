@@ -6,39 +6,41 @@ use crate::arguments::{DryRun, Wait, Yes};
 use crate::client::Call;
 use crate::commands::{Outcome, Session, of_pool};
 use crate::failure::{Exit, Failure};
-use crate::show::{self, table, word};
+use crate::listing::{self, Shown};
+use crate::show::{self, word};
 use crate::size::parse_sector_size;
 use crate::table::{Cell, Tone};
 use clap::{Args, Subcommand};
 use forebay_api as api;
 use forebay_api::{DiskHealthState, DiskLocate, DiskOnline, DiskReplace, MachineDisk, Operation, show_size};
 
-const NONE_FREE: &str = "No disk of the machine is free. What uses each says: forebay disk list --machine";
+const NONE_FREE: &str =
+    "No disk of the machine is free. To see what uses each disk: forebay disk list --machine";
 
 #[derive(Subcommand, Debug)]
 pub enum Disk {
     /// List the disks of all pools, or of the machine
     List {
-        /// Only this pool's
+        /// Only disks of this pool
         #[arg(long)]
         pool: Option<String>,
-        /// The machine's disks that a pool may take: DEVICE is the path to give it
+        /// Only disks of the machine that a pool can take; DEVICE is the path to give
         #[arg(long, conflicts_with = "pool")]
         free: bool,
-        /// All disks of the machine, who uses them, and how they are
+        /// All disks of the machine, with their use and health
         #[arg(long, conflicts_with_all = ["pool", "free"])]
         machine: bool,
     },
-    /// Put another disk in a disk's place: what is on it moves, or is rebuilt, and then it leaves the pool
+    /// Replace a disk: its data is moved or rebuilt, and then it leaves the pool
     Replace {
         /// POOL/NUMBER, POOL/PATH or UUID
         disk: String,
-        /// The new block device or file; without it a spare disk of the pool
+        /// The new block device or file [default: a spare disk of the pool]
         new: Option<String>,
-        /// Physical sector of the new disk, if it does not say it right: 512 to 64K
+        /// Physical sector size of the new disk, 512 to 64K, if the disk reports it wrongly
         #[arg(long, value_name = "SIZE", value_parser = parse_sector_size, requires = "new")]
         sector: Option<u32>,
-        /// Take a disk that is not empty, whatever is on it; never a disk in use
+        /// Take a disk that is not empty; its data is lost. A disk in use is never taken
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -46,7 +48,7 @@ pub enum Disk {
         #[command(flatten)]
         wait: Wait,
     },
-    /// Have a disk leave its pool: what is on it moves to the others first
+    /// Remove a disk from its pool; its data moves to other disks first
     Remove {
         /// POOL/NUMBER, POOL/PATH or UUID
         disk: String,
@@ -57,7 +59,7 @@ pub enum Disk {
         #[command(flatten)]
         wait: Wait,
     },
-    /// Take a disk out of service, to come back later; what is written meanwhile it misses
+    /// Take a disk out of service until `disk online`; it misses the writes in between
     Offline {
         /// POOL/NUMBER, POOL/PATH or UUID
         disk: String,
@@ -68,11 +70,11 @@ pub enum Disk {
         #[command(flatten)]
         wait: Wait,
     },
-    /// Take a disk back that was out of service; it gets what it missed, and a new number
+    /// Bring a disk back into service; it gets the writes that it missed, and a new number
     Online {
         /// POOL/NUMBER, POOL/PATH or UUID
         disk: String,
-        /// Where it is now, if not where it was
+        /// The disk's present path, if it has changed
         #[arg(long)]
         path: Option<String>,
         #[command(flatten)]
@@ -80,7 +82,7 @@ pub enum Disk {
         #[command(flatten)]
         wait: Wait,
     },
-    /// Set a disk's error counters back, once the cause is dealt with
+    /// Reset a disk's error counters, once the cause is fixed
     Clear {
         /// POOL/NUMBER, POOL/PATH or UUID
         disk: String,
@@ -89,15 +91,15 @@ pub enum Disk {
         #[command(flatten)]
         wait: Wait,
     },
-    /// Measure a device or file and print a model of it that a configuration can have; needs no daemon
+    /// Measure a device or file, and print a model of it for `forebay validate`; needs no daemon
     ///
-    /// How far the model is from the device in six workloads is printed with it. Without --write nothing is written.
+    /// The output also shows how far the model is from the device in six workloads. Without --write, nothing is written to the device.
     Model(DiskModel),
-    /// Make a disk's light blink, by reading from it a second on and a second off
+    /// Blink a disk's activity light, by reading from it every other second
     Locate {
         /// POOL/NUMBER, POOL/PATH or UUID
         disk: String,
-        /// How long
+        /// Duration in seconds, 1 to 3600
         #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3600))]
         seconds: u32,
         #[command(flatten)]
@@ -109,13 +111,13 @@ pub enum Disk {
 pub struct DiskModel {
     /// A block device or file that no pool uses
     pub path: String,
-    /// Also measure writes, in its first 512 MiB; what it holds is lost
+    /// Also measure writes, which overwrites the first 512 MiB
     #[arg(long)]
     pub write: bool,
-    /// Write although something is there
+    /// Overwrite even if the device or file is not empty
     #[arg(long, requires = "write")]
     pub yes: bool,
-    /// How long to measure, but for what is written first
+    /// Duration of the measurement in seconds, 5 to 600, without the initial writes
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(5..=600))]
     pub seconds: u64,
 }
@@ -152,9 +154,9 @@ impl Session {
                 if dry_run.dry_run {
                     return self.plan(&self.client.call(call)?);
                 }
-                let what = "Removing a disk leaves its pool with less room, or without a spare";
+                let what = "Removing a disk leaves its pool with less capacity, or with one spare less";
                 self.confirm(yes.yes, what, &disk, &call)?;
-                self.task(call, wait, |task| format!("Disk {} has left its pool.", task.object))?;
+                self.task(call, wait, |task| format!("Disk {} is removed from its pool.", task.object))?;
                 Ok(Exit::Ok)
             }
             Disk::Offline { disk, yes, dry_run, wait } => {
@@ -175,7 +177,7 @@ impl Session {
                 if dry_run.dry_run {
                     return self.plan(&self.client.call(call)?);
                 }
-                let again = "serves again, under a new number: `forebay disk list` shows it.";
+                let again = "is back in service under a new number: see `forebay disk list`.";
                 self.task(call, wait, |task| format!("The disk that was {} {again}", task.object))?;
                 Ok(Exit::Ok)
             }
@@ -185,7 +187,9 @@ impl Session {
                 if dry_run.dry_run {
                     return self.plan(&self.client.call(call)?);
                 }
-                self.task(call, wait, |task| format!("The errors of disk {} are forgotten.", task.object))?;
+                self.task(call, wait, |task| {
+                    format!("The error counters of disk {} are reset.", task.object)
+                })?;
                 Ok(Exit::Ok)
             }
             Disk::Model(_) => unreachable!("what needs no daemon is done without a session"),
@@ -193,7 +197,7 @@ impl Session {
                 let disk = self.disk_name(&disk)?;
                 let call = Call::of(Operation::DiskLocate, &disk);
                 let call = call.body(&DiskLocate { seconds: Some(seconds) });
-                self.task(call, wait, |task| format!("Disk {} blinks no more.", task.object))?;
+                self.task(call, wait, |task| format!("Disk {} has stopped blinking.", task.object))?;
                 Ok(Exit::Ok)
             }
         }
@@ -215,7 +219,7 @@ impl Session {
     }
 }
 
-fn machine_disks(disks: &[MachineDisk], empty: &str) {
+fn machine_disks(disks: &[MachineDisk], empty: &str) -> Shown {
     let text = |text: &Option<String>| Cell::text(text.as_deref().unwrap_or("-"));
     let rows = disks.iter().map(|disk| {
         let kind = if disk.rotational { "HDD" } else { "SSD" };
@@ -237,7 +241,7 @@ fn machine_disks(disks: &[MachineDisk], empty: &str) {
         ]
     });
     let titles = ["DEVICE", "MODEL", "SERIAL", "SIZE", "KIND", "PLACE", "HEALTH", "USED BY"];
-    table(&titles, rows.collect(), empty);
+    listing::table(&titles, rows.collect(), empty)
 }
 
 /// In as many words as a line has room for: `--json` has all reasons.

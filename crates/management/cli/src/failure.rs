@@ -1,4 +1,4 @@
-//! How a command ends: the exit status, and what a person is told.
+//! How a command ends: the exit status and the message.
 //!
 //! Every failure says what happened, to which object, and what to try; the daemon's problem documents carry the same
 //! three, and the command's own failures are made the same way.
@@ -18,11 +18,11 @@ pub enum Exit {
     Conflict = 4,
     /// Refused, because data could be lost.
     Unsafe = 5,
-    /// It works, with less redundancy than promised, or reads only.
+    /// It works, but has less redundancy than its layout, or is read-only.
     Degraded = 6,
     /// The daemon does not answer.
     Unreachable = 7,
-    /// Something is lost that nobody has accepted.
+    /// Data is lost, and the loss is not accepted.
     Lost = 8,
 }
 
@@ -70,7 +70,7 @@ impl Failure {
         self
     }
 
-    /// Tells it on stderr: to a person in words, to a program as JSON.
+    /// Prints it to stderr: as text, or as JSON for a program.
     pub fn report(&self, as_json: bool) {
         if as_json {
             let value = match &self.problem {

@@ -1,18 +1,26 @@
 //! The committed reference of the command line and the manual pages, made from the commands' own help.
 
-use crate::arguments::Arguments;
 use crate::failure::{Exit, Failure};
-use clap::{Command, CommandFactory};
+use crate::listing;
+use crate::tree;
+use clap::Command;
 use std::path::Path;
 
-/// The exact content of `docs/cli.md`.
+const GLOBALS: [&str; 3] = ["--data <DIR>", "--json", "-h, --help"];
+
+/// The exact content of `docs/reference/cli.md`.
 pub fn document() -> String {
     let mut out = String::from(
         "# Command line\n\n\
          The help of every command, as the program prints it. This page is generated and a test compares it with the \
          program; after a change: `FOREBAY_UPDATE=1 cargo test -p forebay-cli --test help`.\n",
     );
-    let mut root = Arguments::command().version(None::<&str>).disable_version_flag(true);
+    out.push_str("\nEvery list takes these options as well:\n\n```text\n");
+    let list = listing::options(Command::new("list")).disable_help_flag(true).render_help().to_string();
+    let list = list.split_once("Options:\n").map_or("", |(_, options)| options);
+    out.push_str(&list.lines().map(|line| format!("{}\n", line.trim_end())).collect::<String>());
+    out.push_str("```\n");
+    let mut root = tree::command().version(None::<&str>).disable_version_flag(true);
     root.build();
     write(&mut out, &mut root, "forebay", true);
     out
@@ -21,7 +29,7 @@ pub fn document() -> String {
 /// Writes a manual page for each command.
 pub fn manual(directory: &Path) -> Result<(), Failure> {
     let written = std::fs::create_dir_all(directory)
-        .and_then(|()| clap_mangen::generate_to(Arguments::command().name("forebay"), directory));
+        .and_then(|()| clap_mangen::generate_to(tree::command().name("forebay"), directory));
     written.map_err(|error| {
         Failure::new(
             Exit::Failed,
@@ -33,7 +41,7 @@ pub fn manual(directory: &Path) -> Result<(), Failure> {
 }
 
 fn write(out: &mut String, command: &mut Command, path: &str, is_root: bool) {
-    let help = command.render_long_help().to_string();
+    let help = command.render_help().to_string();
     let mut help: String = help.lines().map(|line| format!("{}\n", line.trim_end())).collect();
     if !is_root {
         // What every command has is told once, at the top.
@@ -51,15 +59,17 @@ fn write(out: &mut String, command: &mut Command, path: &str, is_root: bool) {
     }
 }
 
-/// Drops the entries of `--data`, `--json` and `--help`, each with its indented text.
+/// Drops the entries of what every command, and every list, has, each with its indented text.
 fn without_globals(help: &str) -> String {
     let mut out = String::new();
+    let is_list = help.contains("--no-header");
     let mut dropping = false;
     for line in help.lines() {
         let entry = line.trim_start();
         let is_option = entry.starts_with('-');
         if is_option {
-            dropping = ["--data <DIR>", "--json", "-h, --help"].iter().any(|name| entry.starts_with(name));
+            let shared = if is_list { &listing::OPTIONS[..] } else { &[] };
+            dropping = GLOBALS.iter().chain(shared).any(|name| entry.starts_with(name));
         } else if !line.starts_with(' ') && !line.is_empty() {
             dropping = false;
         }

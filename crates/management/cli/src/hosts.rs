@@ -4,7 +4,8 @@ use crate::arguments::{DryRun, Yes};
 use crate::client::Call;
 use crate::commands::{Outcome, Session};
 use crate::failure::{Exit, Failure, printable};
-use crate::size::{or_none, parse_iops, parse_size};
+use crate::rename::Rename;
+use crate::size::{or_none, parse_iops, parse_rate};
 use crate::{secret, show};
 use clap::{Args, Subcommand};
 use forebay_api as api;
@@ -14,46 +15,46 @@ use std::path::PathBuf;
 /// CHAP: proof by secrets, which are asked for on the terminal, or read from files or from stdin, a line each.
 #[derive(Args, Debug)]
 pub struct Chap {
-    /// The host proves itself by this name and a secret of 12 to 255 characters (CHAP)
+    /// CHAP user name of the host; its secret has 12 to 255 characters
     #[arg(long, value_name = "USER")]
     pub chap: Option<String>,
-    /// Where the secret is, instead of the terminal or stdin
+    /// File with the host's secret [default: the terminal or stdin]
     #[arg(long, value_name = "FILE", requires = "chap")]
     pub chap_secret_file: Option<PathBuf>,
-    /// The target proves itself to the host by this name and another secret (mutual CHAP)
+    /// Mutual CHAP user name of the target; its secret must differ from the host's
     #[arg(long, value_name = "USER")]
     pub mutual: Option<String>,
-    /// Where that secret is
+    /// File with the target's secret [default: the terminal or stdin]
     #[arg(long, value_name = "FILE", requires = "mutual")]
     pub mutual_secret_file: Option<PathBuf>,
 }
 
-/// What a host gets at most, over all its sessions and volumes.
+/// A host's limits, over all its sessions and volumes.
 #[derive(Args, Debug, Clone, Copy)]
 pub struct Ceilings {
-    /// Requests a second that it gets at most over iSCSI, or none
+    /// Maximum IOPS of the host over iSCSI, or none
     #[arg(long, value_name = "N", value_parser = or_none(parse_iops))]
-    ceiling_iops: Option<u64>,
-    /// Bytes a second that it gets at most, like 50M, or none
-    #[arg(long, value_name = "SIZE", value_parser = or_none(parse_size))]
-    ceiling_bandwidth: Option<u64>,
+    max_iops: Option<u64>,
+    /// Maximum throughput of the host over iSCSI such as 50M (50 MB/s), or none
+    #[arg(long, value_name = "RATE", value_parser = or_none(parse_rate))]
+    max_bandwidth: Option<u64>,
 }
 
 /// For commands that would take volumes from a host.
 #[derive(Args, Debug, Clone, Copy)]
 pub struct Unmap {
-    /// Do it even if volumes are taken away by it
+    /// Delete it even if volumes are mapped to it; they are unmapped
     #[arg(long)]
     pub unmap: bool,
 }
 
 #[derive(Subcommand, Debug)]
 pub enum Host {
-    /// Make a host known by its initiator names
+    /// Create a host from its iSCSI initiator names
     Create {
         /// Letters, digits and `._-`, starting with a letter
         name: String,
-        /// Its initiator names: iqn., eui. or naa.
+        /// The host's initiator names, which begin with iqn., eui. or naa.
         #[arg(long, value_name = "IQN", num_args = 1.., required = true)]
         iqn: Vec<String>,
         #[command(flatten)]
@@ -65,24 +66,24 @@ pub enum Host {
     },
     /// List hosts
     List,
-    /// Show a host and the volumes that it sees
+    /// Show a host and the volumes that are mapped to it
     Show {
         /// Name or UUID
         name: String,
     },
-    /// Change a host's initiator names, secrets or ceilings
+    /// Change a host's initiator names, CHAP secrets or limits
     Set {
         /// Name or UUID
         name: String,
-        /// All initiator names that it has from now on
+        /// All initiator names of the host; they replace the present ones
         #[arg(long, value_name = "IQN", num_args = 1..)]
         iqn: Vec<String>,
         #[command(flatten)]
         chap: Chap,
-        /// Its initiator name is enough from now on
+        /// Turn CHAP off: the initiator name alone is enough to log in
         #[arg(long, conflicts_with_all = ["chap", "mutual"])]
         no_chap: bool,
-        /// The target does not prove itself any more
+        /// Turn mutual CHAP off
         #[arg(long, conflicts_with = "mutual")]
         no_mutual: bool,
         #[command(flatten)]
@@ -90,7 +91,9 @@ pub enum Host {
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Forget a host
+    /// Rename a host
+    Rename(Rename),
+    /// Delete a host
     Delete {
         /// Name or UUID
         name: String,
@@ -101,7 +104,7 @@ pub enum Host {
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Host groups: hosts that see the same volumes under the same numbers
+    /// Host groups: hosts that share volumes and LUNs
     #[command(subcommand)]
     Group(HostGroup),
 }
@@ -110,9 +113,9 @@ pub enum Host {
 pub enum HostGroup {
     /// Create a host group
     Create {
-        /// Letters, digits and `._-`, starting with a letter; no host has it
+        /// Letters, digits and `._-`, starting with a letter; not the name of a host
         name: String,
-        /// Its members
+        /// Hosts of the group [default: none]
         #[arg(long, value_name = "HOST", num_args = 1..)]
         host: Vec<String>,
         #[command(flatten)]
@@ -125,16 +128,18 @@ pub enum HostGroup {
         /// Name or UUID
         name: String,
     },
-    /// Change who is in a host group
+    /// Change the members of a host group
     Set {
         /// Name or UUID
         name: String,
-        /// All its members from now on; `--host` alone leaves none
+        /// All hosts of the group, which replace the present ones; `--host` alone removes all
         #[arg(long, value_name = "HOST", num_args = 0.., required = true)]
         host: Vec<String>,
         #[command(flatten)]
         dry_run: DryRun,
     },
+    /// Rename a host group
+    Rename(Rename),
     /// Delete a host group; its hosts stay
     Delete {
         /// Name or UUID
@@ -152,13 +157,13 @@ pub enum HostGroup {
 pub enum SessionCommand {
     /// List sessions, the oldest first
     List {
-        /// Only this host's or host group's
+        /// Only sessions of this host or host group
         #[arg(long)]
         host: Option<String>,
     },
-    /// Log an initiator out; it may come back at once
+    /// End a session; the initiator may log in again at once
     Drop {
-        /// The session's number
+        /// The session's number, as `session list` shows it
         id: String,
         #[command(flatten)]
         dry_run: DryRun,
@@ -167,7 +172,7 @@ pub enum SessionCommand {
 
 /// Bytes of `--logical-block`, as the API takes them; which ones are possible it knows itself.
 pub fn logical_block(bytes: Option<u64>) -> Result<Option<u32>, Failure> {
-    let wrong = |_| Failure::new(Exit::Usage, "the logical block is out of range", "Give 512 or 4K.");
+    let wrong = |_| Failure::new(Exit::Usage, "the logical block size is out of range", "Give 512 or 4K.");
     bytes.map(u32::try_from).transpose().map_err(wrong)
 }
 
@@ -181,8 +186,8 @@ impl Session {
                     initiators: iqn,
                     chap,
                     mutual,
-                    ceiling_iops: ceilings.ceiling_iops,
-                    ceiling_bytes_per_second: ceilings.ceiling_bandwidth,
+                    max_iops: ceilings.max_iops,
+                    max_bytes_per_second: ceilings.max_bandwidth,
                 };
                 let call = Call::new(Operation::HostCreate).body(&body).dry_run(dry_run.dry_run);
                 let answer = self.client.call(call)?;
@@ -190,7 +195,7 @@ impl Session {
                     return self.plan(&answer);
                 }
                 self.one(&answer.parse::<api::Host>()?, |host| {
-                    println!("Host {} is known.", printable(&host.name));
+                    println!("Host {} is created.", printable(&host.name));
                 })
             }
             Host::List => self.list(&self.client.all(Operation::HostList, &[])?, show::hosts),
@@ -202,20 +207,23 @@ impl Session {
             Host::Set { name, iqn, chap, no_chap, no_mutual, ceilings, dry_run } => {
                 let (chap, mutual) = self.secrets(chap)?;
                 let body = HostSet {
+                    name: None,
                     initiators: Some(iqn).filter(|iqn| !iqn.is_empty()),
                     chap: chap.map(Some).or(no_chap.then_some(None)),
                     // Without the host's proof there is none of the target's.
                     mutual: mutual.map(Some).or((no_mutual || no_chap).then_some(None)),
-                    ceiling_iops: ceilings.ceiling_iops,
-                    ceiling_bytes_per_second: ceilings.ceiling_bandwidth,
+                    max_iops: ceilings.max_iops,
+                    max_bytes_per_second: ceilings.max_bandwidth,
                 };
                 let call = Call::of(Operation::HostSet, &name).body(&body).dry_run(dry_run.dry_run);
                 let answer = self.client.call(call)?;
                 if dry_run.dry_run {
                     return self.plan(&answer);
                 }
-                self.one(&answer.parse::<api::Host>()?, show::host)
+                let host = answer.parse::<api::Host>()?;
+                self.changed(&host, format!("Host {} is changed.", host.name))
             }
+            Host::Rename(rename) => self.rename("Host", Operation::HostSet, rename),
             Host::Delete { name, unmap, yes, dry_run } => {
                 let seeing = (Operation::HostShow, Operation::HostDelete);
                 self.remove(seeing, ("host", &name), (unmap.unmap, yes.yes, dry_run.dry_run))
@@ -244,14 +252,16 @@ impl Session {
                 self.mappings_below("host", &group.id)
             }
             HostGroup::Set { name, host, dry_run } => {
-                let body = HostGroupSet { hosts: host };
+                let body = HostGroupSet { name: None, hosts: Some(host) };
                 let call = Call::of(Operation::HostGroupSet, &name).body(&body).dry_run(dry_run.dry_run);
                 let answer = self.client.call(call)?;
                 if dry_run.dry_run {
                     return self.plan(&answer);
                 }
-                self.one(&answer.parse::<api::HostGroup>()?, show::host_group)
+                let group = answer.parse::<api::HostGroup>()?;
+                self.changed(&group, format!("Host group {} is changed.", group.name))
             }
+            HostGroup::Rename(rename) => self.rename("Host group", Operation::HostGroupSet, rename),
             HostGroup::Delete { name, unmap, yes, dry_run } => {
                 let seeing = (Operation::HostGroupShow, Operation::HostGroupDelete);
                 self.remove(seeing, ("host group", &name), (unmap.unmap, yes.yes, dry_run.dry_run))
@@ -278,7 +288,7 @@ impl Session {
         if unmap {
             self.confirm(
                 yes,
-                &format!("Deleting a {kind} and taking its volumes away cannot be undone"),
+                &format!("Deleting a {kind} and unmapping its volumes cannot be undone"),
                 name,
                 &call,
             )?;
@@ -308,7 +318,7 @@ impl Session {
         let project = volume.status.project.filter(|_| volume.spec.sources.hosts != api::Source::Own)?;
         let (name, project) = (printable(&volume.name), printable(&project));
         Some(format!(
-            "Its hosts are its own from now on; `forebay volume set {name} --inherit hosts` has it follow {project} again."
+            "The volume no longer inherits the hosts of project {project}. To inherit them again: forebay volume set {name} --inherit hosts"
         ))
     }
 
@@ -321,7 +331,7 @@ impl Session {
         self.one(&answer.parse::<api::Mapping>()?, |mapping| {
             let (volume, host) = (printable(&mapping.spec.volume), printable(&mapping.spec.host));
             let target = printable(&mapping.status.target);
-            println!("Volume {volume} is LUN {} of {target} for {host}.", mapping.spec.lun);
+            println!("Volume {volume} is mapped to {host} as LUN {} of {target}.", mapping.spec.lun);
             told.iter().for_each(|told| println!("{told}"));
         })
     }
@@ -335,14 +345,15 @@ impl Session {
         if let Some(group) = &through
             && self.client.call(Call::of(Operation::HostShow, host)).is_ok()
         {
-            let detail = format!("{host} sees it as a member of {group}");
-            let remedy =
-                format!("Unmap it from the whole group with --host {group}, or take the host out of it.");
+            let detail = format!("it is mapped to {host} only as a member of {group}");
+            let remedy = format!(
+                "Unmap it from the whole group with --host {group}, or remove the host from the group."
+            );
             return Err(Failure::new(Exit::Conflict, detail, remedy).object(volume));
         }
         let (Some(mapping), true) = (mappings.pop(), mappings.is_empty()) else {
             let detail = format!("it is not mapped to {host}");
-            let remedy = "`forebay volume show VOLUME` lists who sees it.";
+            let remedy = "`forebay volume show VOLUME` lists its hosts.";
             return Err(Failure::new(Exit::NotFound, detail, remedy).object(volume));
         };
         let told = self.own_hosts_told(&mapping.status.volume_id);
@@ -364,7 +375,7 @@ impl Session {
             self.client.all(Operation::MappingList, &[(filter, id.to_string())])?;
         if !mappings.is_empty() {
             println!();
-            show::mappings(&mappings);
+            show::mappings(&mappings)?;
         }
         Ok(Exit::Ok)
     }
@@ -381,7 +392,7 @@ impl Session {
                 if dry_run.dry_run {
                     return self.plan(&answer);
                 }
-                self.done(&id, "session.drop", format!("Session {id} is told to end."))
+                self.done(&id, "session.drop", format!("Session {id} is being ended."))
             }
         }
     }

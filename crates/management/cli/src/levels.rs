@@ -4,16 +4,17 @@ use crate::arguments::{BestEffort, DryRun};
 use crate::client::Call;
 use crate::commands::{Outcome, Session};
 use crate::failure::printable;
-use crate::show;
-use crate::size::{or_none, parse_every, parse_iops, parse_micros, parse_size, show_time};
+use crate::listing::{self, Shown};
+use crate::rename::Rename;
+use crate::size::{or_none, parse_every, parse_iops, parse_micros, parse_rate, show_time};
 use crate::table::Cell;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use forebay_api::{self as api, LevelClass, LevelCreate, LevelSet, LevelSpec, Operation};
-use forebay_api::{show_duration, show_micros, show_size_exact};
+use forebay_api::{show_duration, show_micros, show_rate_exact};
 
 #[derive(Subcommand, Debug)]
 pub enum Level {
-    /// Create a service level, business-critical unless told otherwise; volumes and projects are given it with --level
+    /// Create a service level; volumes and projects get it with their option --level
     Create {
         /// Letters, digits and `._-`, starting with a letter
         name: String,
@@ -22,16 +23,16 @@ pub enum Level {
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// List service levels, those that are built in, too
+    /// List service levels, including the built-in ones
     List,
     /// Show a service level
     Show {
         /// Name or UUID
         name: String,
     },
-    /// Change a service level, for all volumes that have it, at once
+    /// Change a service level; this applies at once to all volumes that have it
     #[command(group = ArgGroup::new("change").required(true).multiple(true).args([
-        "class", "floor_iops", "floor_bandwidth", "latency", "ceiling_iops", "ceiling_bandwidth", "burst",
+        "class", "min_iops", "min_bandwidth", "latency", "max_iops", "max_bandwidth", "burst",
     ]))]
     Set {
         /// Name or UUID
@@ -43,7 +44,9 @@ pub enum Level {
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Delete a service level that no volume and no project has
+    /// Rename a level
+    Rename(Rename),
+    /// Delete a service level that no volume and no project uses
     Delete {
         /// Name or UUID
         name: String,
@@ -52,41 +55,41 @@ pub enum Level {
     },
 }
 
-/// All of it is of each volume by itself; what may be `none` is so unless it is given.
+/// Each value applies to each volume separately. A value that may be `none` is `none` by default.
 #[derive(Args, Debug)]
 pub struct Promise {
-    /// How much it matters: its share of what nobody was promised
+    /// Priority class: the share of the performance that is not guaranteed [default for a new level: business-critical]
     #[arg(long)]
     class: Option<ClassArgument>,
-    /// Requests a second that it gets whenever it asks for them, or none
+    /// Guaranteed minimum IOPS per volume, or none [default for a new level: none]
     #[arg(long, value_name = "N", value_parser = or_none(parse_iops))]
-    floor_iops: Option<u64>,
-    /// Bytes a second that it gets whenever it asks for them, like 50M, or none
-    #[arg(long, value_name = "SIZE", value_parser = or_none(parse_size))]
-    floor_bandwidth: Option<u64>,
-    /// What 99 of 100 requests should take at most: 500us, 10ms, 1s, or none
+    min_iops: Option<u64>,
+    /// Guaranteed minimum throughput per volume such as 50M (50 MB/s), or none [default for a new level: none]
+    #[arg(long, value_name = "RATE", value_parser = or_none(parse_rate))]
+    min_bandwidth: Option<u64>,
+    /// Latency goal for the p99: 500us, 10ms, 1s, or none [default for a new level: none]
     #[arg(long, value_name = "TIME", value_parser = or_none(parse_micros))]
     latency: Option<u64>,
-    /// Requests a second that it gets at most, or none
+    /// Maximum IOPS per volume, or none [default for a new level: none]
     #[arg(long, value_name = "N", value_parser = or_none(parse_iops))]
-    ceiling_iops: Option<u64>,
-    /// Bytes a second that it gets at most, like 50M, or none
-    #[arg(long, value_name = "SIZE", value_parser = or_none(parse_size))]
-    ceiling_bandwidth: Option<u64>,
-    /// For how long of its ceiling it may make up after it asked for less, like 30s, or none
+    max_iops: Option<u64>,
+    /// Maximum throughput per volume such as 50M (50 MB/s), or none [default for a new level: none]
+    #[arg(long, value_name = "RATE", value_parser = or_none(parse_rate))]
+    max_bandwidth: Option<u64>,
+    /// Burst: how much of an unused limit a volume may use later, as time at the limit, such as 30s, or none [default for a new level: none]
     #[arg(long, value_name = "DURATION", value_parser = or_none(parse_every))]
     burst: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum ClassArgument {
-    /// 16 parts
+    /// 16 shares
     #[value(name = "mission-critical")]
     Mission,
-    /// 4 parts
+    /// 4 shares
     #[value(name = "business-critical")]
     Business,
-    /// 1 part
+    /// 1 share
     NonCritical,
 }
 
@@ -104,12 +107,13 @@ impl From<Promise> for LevelSet {
     fn from(promise: Promise) -> LevelSet {
         let number = |given: Option<u64>| given.map(|number| Some(number).filter(|number| *number > 0));
         LevelSet {
+            name: None,
             class: promise.class.map(Into::into),
-            floor_iops: number(promise.floor_iops),
-            floor_bytes_per_second: number(promise.floor_bandwidth),
+            min_iops: number(promise.min_iops),
+            min_bytes_per_second: number(promise.min_bandwidth),
             latency_us: number(promise.latency),
-            ceiling_iops: number(promise.ceiling_iops),
-            ceiling_bytes_per_second: number(promise.ceiling_bandwidth),
+            max_iops: number(promise.max_iops),
+            max_bytes_per_second: number(promise.max_bandwidth),
             burst_seconds: promise.burst.map(|seconds| Some(seconds).filter(|seconds| *seconds > 0)),
         }
     }
@@ -123,11 +127,11 @@ impl Session {
                 let body = LevelCreate {
                     name,
                     class: asked.class.unwrap_or_default(),
-                    floor_iops: asked.floor_iops.flatten(),
-                    floor_bytes_per_second: asked.floor_bytes_per_second.flatten(),
+                    min_iops: asked.min_iops.flatten(),
+                    min_bytes_per_second: asked.min_bytes_per_second.flatten(),
                     latency_us: asked.latency_us.flatten(),
-                    ceiling_iops: asked.ceiling_iops.flatten(),
-                    ceiling_bytes_per_second: asked.ceiling_bytes_per_second.flatten(),
+                    max_iops: asked.max_iops.flatten(),
+                    max_bytes_per_second: asked.max_bytes_per_second.flatten(),
                     burst_seconds: asked.burst_seconds.flatten(),
                 };
                 let call = Call::new(Operation::LevelCreate).body(&body).dry_run(dry_run.dry_run);
@@ -152,8 +156,10 @@ impl Session {
                 if dry_run.dry_run {
                     return self.plan(&answer);
                 }
-                self.one(&answer.parse::<api::Level>()?, show_level)
+                let level = answer.parse::<api::Level>()?;
+                self.changed(&level, format!("Level {} is changed.", level.name))
             }
+            Level::Rename(rename) => self.rename("Level", Operation::LevelSet, rename),
             Level::Delete { name, dry_run } => {
                 let call = Call::of(Operation::LevelDelete, &name).dry_run(dry_run.dry_run);
                 let answer = self.client.call(call)?;
@@ -168,40 +174,40 @@ impl Session {
 
 pub fn rate(iops: Option<u64>, bytes: Option<u64>) -> String {
     let iops = iops.map(|iops| format!("{iops} IOPS"));
-    let bytes = bytes.map(|bytes| format!("{}/s", show_size_exact(bytes)));
+    let bytes = bytes.map(show_rate_exact);
     let both: Vec<String> = iops.into_iter().chain(bytes).collect();
     if both.is_empty() { "-".into() } else { both.join(", ") }
 }
 
-/// Class, floor, latency goal, ceiling and burst.
+/// Class, minimum, latency goal, limit and burst.
 fn promise(spec: &LevelSpec) -> [String; 5] {
     [
         spec.class.name().into(),
-        rate(spec.floor_iops, spec.floor_bytes_per_second),
+        rate(spec.min_iops, spec.min_bytes_per_second),
         spec.latency_us.map_or("-".into(), show_micros),
-        rate(spec.ceiling_iops, spec.ceiling_bytes_per_second),
+        rate(spec.max_iops, spec.max_bytes_per_second),
         spec.burst_seconds.map_or("-".into(), show_duration),
     ]
 }
 
-fn show_levels(levels: &[api::Level]) {
+fn show_levels(levels: &[api::Level]) -> Shown {
     let rows = levels.iter().map(|level| {
         let cells = promise(&level.spec).map(Cell::text);
         let name = [Cell::text(&level.name)];
         name.into_iter().chain(cells).chain([Cell::number(level.status.volumes)]).collect()
     });
-    let titles = ["NAME", "CLASS", "FLOOR", "LATENCY", "CEILING", "BURST", "VOLUMES"];
-    show::table(&titles, rows.collect(), "No levels.");
+    let titles = ["NAME", "CLASS", "MINIMUM", "LATENCY", "LIMIT", "BURST", "VOLUMES"];
+    listing::table(&titles, rows.collect(), "No levels.")
 }
 
 fn show_level(level: &api::Level) {
     println!("{}", printable(&level.name));
     println!("  id          {}", printable(&level.id));
-    let [class, floor, latency, ceiling, burst] = promise(&level.spec);
+    let [class, minimum, latency, limit, burst] = promise(&level.spec);
     println!("  class       {class}");
-    println!("  floor       {floor}");
+    println!("  minimum     {minimum}");
     println!("  latency     {latency}");
-    println!("  ceiling     {ceiling}");
+    println!("  limit       {limit}");
     println!("  burst       {burst}");
     println!("  volumes     {}", level.status.volumes);
     match level.status.created_unix_ms {

@@ -14,13 +14,16 @@ mod configuration;
 mod daemon;
 mod destinations;
 mod disks;
+mod events;
 mod failure;
 mod help;
 mod hosts;
 mod levels;
+mod listing;
 mod moves;
 mod progress;
 mod projects;
+mod rename;
 mod reports;
 mod screen;
 mod secret;
@@ -36,6 +39,7 @@ mod thresholds;
 mod tls;
 mod top;
 mod trash;
+mod tree;
 mod users;
 mod validate;
 
@@ -48,7 +52,8 @@ pub use serve::{ChapAlgorithm, NbdTls, ServeOptions};
 pub use validate::{Validate, ValidateRun, ValidateSize};
 
 use arguments::{Arguments, Noun};
-use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use clap::error::ErrorKind;
+use clap::{ArgMatches, FromArgMatches};
 use client::{Client, Target};
 use commands::Session;
 use serde::Serialize;
@@ -56,7 +61,7 @@ use serve::Config;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Where the daemon's data is, unless somebody says otherwise.
+/// The default data directory of the daemon.
 const DATA: &str = "/var/lib/forebay";
 
 /// What an offline check found.
@@ -88,15 +93,22 @@ pub struct Local {
 
 /// Runs one command; returns the exit status. `arguments` begin with the program's name.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, local: &Local) -> u8 {
-    let (arguments, matches) = match parse(arguments) {
+    let words: Vec<OsString> = arguments.into_iter().collect();
+    let json = words.iter().any(|word| word == "--json");
+    let (arguments, matches) = match parse(words) {
         Ok(parsed) => parsed,
+        Err(error)
+            if error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand =>
+        {
+            tree::mistake(&error).report(json);
+            return Exit::Usage as u8;
+        }
         Err(error) => {
-            // Help and version go to stdout, mistakes to stderr; a closed pipe is nobody's problem.
+            // A closed pipe is the reader's decision.
             let _ = error.print();
             return if error.use_stderr() { Exit::Usage as u8 } else { Exit::Ok as u8 };
         }
     };
-    let json = arguments.json;
     match execute(arguments, &matches, local) {
         Ok(exit) => exit as u8,
         Err(failure) => {
@@ -108,9 +120,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, local: &Local) -> u8 {
 
 /// The command, and where each of its values comes from.
 fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Arguments, ArgMatches), clap::Error> {
-    let matches = Arguments::command().try_get_matches_from(arguments)?;
-    let parsed =
-        Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut Arguments::command()))?;
+    let matches = tree::command().try_get_matches_from(arguments)?;
+    let parsed = Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut tree::command()))?;
     Ok((parsed, matches))
 }
 
@@ -135,6 +146,7 @@ fn execute(arguments: Arguments, matches: &ArgMatches, local: &Local) -> Result<
         let client = Client::new(Target::choose(data, environment)?)?;
         Ok::<_, Failure>(Session { client, json })
     };
+    listing::remember(innermost(matches), json)?;
     let data_given = data.as_deref();
     match noun {
         Noun::Serve(serve) => {
@@ -186,10 +198,19 @@ fn execute(arguments: Arguments, matches: &ArgMatches, local: &Local) -> Result<
             (local.validate)(command, json, &|| Ok(Daemon(session(data_given)?.client)))
         }
         Noun::Completion { shell } => {
-            clap_complete::generate(shell, &mut Arguments::command(), "forebay", &mut std::io::stdout());
+            clap_complete::generate(shell, &mut tree::command(), "forebay", &mut std::io::stdout());
             Ok(Exit::Ok)
         }
         Noun::Man { directory } => help::manual(&directory).map(|()| Exit::Ok),
+        Noun::Help { command } => {
+            let words = ["forebay".into()].into_iter().chain(command).chain(["--help".into()]);
+            match parse(words.map(OsString::from)) {
+                Err(error) if error.use_stderr() => return Err(tree::mistake(&error)),
+                // A closed pipe is the reader's decision.
+                shown => _ = shown.map_err(|help| help.print()),
+            }
+            Ok(Exit::Ok)
+        }
         Noun::Version => {
             let version = env!("CARGO_PKG_VERSION");
             match json {
@@ -215,10 +236,10 @@ fn show_check(report: &CheckReport, json: bool) {
         println!("  {name:<12}{number}");
     }
     match report.findings.len() {
-        0 => println!("Every invariant holds."),
+        0 => println!("The pool is consistent."),
         count => {
-            report.findings.iter().for_each(|finding| println!("BROKEN  {}", failure::printable(finding)));
-            println!("{count} invariants are broken.");
+            report.findings.iter().for_each(|finding| println!("ERROR  {}", failure::printable(finding)));
+            println!("The pool is not consistent: {count} errors.");
         }
     }
 }
@@ -234,7 +255,7 @@ mod tests {
 
     #[test]
     fn the_definition_is_sound() {
-        Arguments::command().debug_assert();
+        tree::command().debug_assert();
     }
 
     #[test]
@@ -336,7 +357,7 @@ mod tests {
             "bookmark list --pool tank --json",
             "bookmark delete tank/a#s --yes",
             "snapshot send tank/a@t --from #s",
-            "snapshot receptions --pool vault",
+            "snapshot receives --pool vault",
             "snapshot abandon vault/a --yes --dry-run",
             "clone create tank/a@s tank/b --dry-run",
             "clone promote tank/b",
@@ -354,21 +375,21 @@ mod tests {
             "host group show cluster",
             "host group set cluster --host",
             "host group delete cluster --yes",
-            "level create gold --class mission-critical --floor-iops 5000 --floor-bandwidth 50M --latency 10ms",
-            "level create capped --ceiling-iops 100 --ceiling-bandwidth 10M --burst 30s --dry-run",
+            "level create gold --class mission-critical --min-iops 5000 --min-bandwidth 50M --latency 10ms",
+            "level create capped --max-iops 100 --max-bandwidth 10M --burst 30s --dry-run",
             "level list",
             "level show gold",
-            "level set gold --ceiling-iops none --burst none",
+            "level set gold --max-iops none --burst none",
             "level delete gold --dry-run",
             "volume create tank/a --size 1G --level gold",
             "volume set tank/a --level none",
             "volume set tank/a --inherit level",
             "project create tank/db --level gold",
             "project set tank/db --level none",
-            "project create tank/db --ceiling-iops 2000 --ceiling-bandwidth 100M",
-            "project set tank/db --ceiling-iops none",
-            "host create esx1 --iqn iqn.1998-01.com.vmware:esx1 --ceiling-iops 2000",
-            "host set esx1 --ceiling-bandwidth none",
+            "project create tank/db --max-iops 2000 --max-bandwidth 100M",
+            "project set tank/db --max-iops none",
+            "host create esx1 --iqn iqn.1998-01.com.vmware:esx1 --max-iops 2000",
+            "host set esx1 --max-bandwidth none",
             "pool create tank --layout single a --no-calibrate",
             "pool calibrate tank --no-wait",
             "session list --host esx1",
@@ -415,6 +436,16 @@ mod tests {
             "completion fish",
             "man /tmp/man1",
             "version --json",
+            "help",
+            "help volume create",
+            "vol ls --columns name,size --sort -size --filter SIZE>1G --limit 5 --no-header",
+            "snap rm tank/a@s",
+            "host mv a b",
+            "level rename a b --dry-run",
+            "channel rename a b",
+            "event list --since 2h --code disk. --object tank --severity warning",
+            "event list --since 2026-11-20T17:04",
+            "volume resize tank/a --size +50G",
             "--data d --json pool list",
         ] {
             parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -438,7 +469,8 @@ mod tests {
             ("disk offline tank/3 --force", "--force"),
             ("pool create tank --layout mirror", "<DISK>"),
             ("volume create tank/a", "--size"),
-            ("volume create tank/a --size 10GB", "is not a size"),
+            ("volume create tank/a --size 10Q", "is not a size"),
+            ("volume create tank/a --size -5G", "`-5G` is not a size"),
             ("volume create tank/a --from tank/b@s --block-size 4K", "cannot be used with"),
             ("volume set tank/a", "--snapshot-every"),
             ("volume set tank/a --snapshot-every daily", "is not a duration"),
@@ -460,8 +492,8 @@ mod tests {
             ("host create esx1", "--iqn"),
             ("level set gold", "--class"),
             ("level set gold --class urgent", "possible values"),
-            ("level create gold --latency 10", "is not a short time"),
-            ("level create gold --floor-iops 5K", "is not a number of requests"),
+            ("level create gold --latency 10", "is not a latency"),
+            ("level create gold --min-iops 5K", "is not a number of IOPS"),
             ("host create esx1 --iqn iqn.a --chap-secret-file f", "--chap"),
             ("host set esx1 --chap u --no-chap", "cannot be used with"),
             ("host group set cluster", "--host"),

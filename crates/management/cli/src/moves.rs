@@ -13,7 +13,7 @@ use forebay_api::{MoveKeep, Operation, VolumeMove};
 pub struct Move {
     /// POOL/NAME or UUID
     name: String,
-    /// Name or UUID of the pool that it goes to
+    /// Name or UUID of the destination pool
     pool: String,
     #[command(flatten)]
     dry_run: DryRun,
@@ -25,7 +25,7 @@ pub struct Move {
 pub struct Keep {
     /// POOL/NAME or UUID
     name: String,
-    /// POOL/[PROJECT/]NAME that it has from now on
+    /// New name, POOL/[PROJECT/]NAME [default: the former name]
     #[arg(long = "as", value_name = "NEW")]
     new: Option<String>,
     #[command(flatten)]
@@ -68,12 +68,7 @@ impl Session {
         if dry_run.dry_run {
             return self.plan(&self.client.call(call)?);
         }
-        self.confirm(
-            yes.yes,
-            "If the other pool comes back, there may be two volumes where there was one",
-            &name,
-            &call,
-        )?;
+        self.confirm(yes.yes, "If the other pool comes back, the volume may exist twice", &name, &call)?;
         self.one(&self.client.get::<api::Volume>(call)?, |volume| {
             println!("Volume {} is kept.", printable(&volume.name));
         })
@@ -87,6 +82,10 @@ impl Session {
         }
         self.confirm(yes.yes, "If the other pool is lost, so is the volume", &name, &call)?;
         self.client.call(call)?;
-        self.done(&name, "move.abandon", format!("What was left of {name} is given up."))
+        self.done(
+            &name,
+            "move.abandon",
+            format!("The remainder of the interrupted move of {name} is deleted."),
+        )
     }
 }

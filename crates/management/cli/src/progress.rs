@@ -2,7 +2,7 @@
 
 use crate::client::{Call, Client};
 use crate::failure::{Exit, Failure, printable};
-use forebay_api::{Operation, Task, TaskState, show_size};
+use forebay_api::{Operation, Task, TaskState, show_rate};
 use std::io::{IsTerminal, Write, stderr};
 
 /// A terminal is refreshed each second; without one there is no hurry to hear that nothing has happened.
@@ -32,7 +32,7 @@ pub fn watch(client: &Client, id: &str) -> Result<Task, Failure> {
     match task.state {
         TaskState::Failed => Err(match task.error {
             Some(problem) => problem.into(),
-            None => Failure::new(Exit::Failed, "the task failed without saying why", ""),
+            None => Failure::new(Exit::Failed, "the task failed without a reason", ""),
         }),
         TaskState::Cancelled => Err(Failure::new(Exit::Failed, "the task was cancelled", "").object(id)),
         _ => Ok(task),
@@ -48,11 +48,11 @@ fn line(task: &Task) -> String {
             let bar = format!("{}{}", "#".repeat(filled), ".".repeat(BAR_WIDTH as usize - filled));
             line.push_str(&format!(" [{bar}] {} %", permille / 10));
         }
-        None if task.state == TaskState::Queued => line.push_str(": waiting for its turn"),
+        None if task.state == TaskState::Queued => line.push_str(": queued"),
         None => line.push_str(": running"),
     }
     if let Some(rate) = task.rate_bytes_per_second {
-        line.push_str(&format!(", {}/s", show_size(rate)));
+        line.push_str(&format!(", {}", show_rate(rate)));
     }
     if let Some(eta) = task.eta {
         line.push_str(&format!(", {} to {} s left", eta.seconds_low, eta.seconds_high));
@@ -86,6 +86,6 @@ mod tests {
         task.rate_bytes_per_second = Some(3 << 20);
         task.eta = Some(Eta { seconds_low: 10, seconds_high: 20 });
         let bar = "############............";
-        assert_eq!(line(&task), format!("pool.scrub tank [{bar}] 50 %, 3 MiB/s, 10 to 20 s left"));
+        assert_eq!(line(&task), format!("pool.scrub tank [{bar}] 50 %, 3.1 MB/s, 10 to 20 s left"));
     }
 }

@@ -5,8 +5,9 @@ use crate::client::Call;
 use crate::commands::{Outcome, Session, of_pool};
 use crate::failure::{Exit, Failure, printable};
 use crate::levels::rate;
-use crate::show::{self, hosts_in_words, level_in_words, schedule_in_words, word};
-use crate::size::{or_none, parse_every, parse_iops, parse_size, show_time};
+use crate::listing::{self, Shown};
+use crate::show::{hosts_in_words, level_in_words, schedule_in_words, word};
+use crate::size::{or_none, parse_every, parse_iops, parse_rate, parse_size, show_time};
 use crate::table::Cell;
 use clap::{ArgGroup, Args, Subcommand};
 use forebay_api as api;
@@ -25,26 +26,26 @@ pub enum Project {
     },
     /// List projects
     List {
-        /// Only this pool's
+        /// Only projects of this pool
         #[arg(long)]
         pool: Option<String>,
     },
-    /// Show a project: what its volumes inherit
+    /// Show a project and the properties that its volumes inherit
     Show {
         /// POOL/PROJECT or UUID
         name: String,
     },
-    /// Change what all volumes of a project inherit, at once
+    /// Change a project's properties, at once for all volumes that inherit them
     #[command(group = ArgGroup::new("change").required(true).multiple(true).args([
-        "sync", "compression", "snapshot_every", "snapshot_keep", "block_size", "format", "quota", "ceiling_iops",
-        "ceiling_bandwidth", "host", "level", "inherit",
+        "sync", "compression", "snapshot_every", "snapshot_keep", "block_size", "format", "quota", "max_iops",
+        "max_bandwidth", "host", "level", "inherit",
     ]))]
     Set {
         /// POOL/PROJECT or UUID
         name: String,
         #[command(flatten)]
         properties: Properties,
-        /// What the project does not say any more: sync, compression, snapshot-schedule, block-size, format, hosts, level
+        /// Properties to reset to the default: sync, compression, snapshot-schedule, block-size, format, hosts, level
         #[arg(long, value_name = "PROPERTY", value_parser = property, value_delimiter = ',')]
         inherit: Vec<Property>,
         #[command(flatten)]
@@ -52,7 +53,7 @@ pub enum Project {
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Delete a project without volumes
+    /// Delete a project that has no volumes
     Delete {
         /// POOL/PROJECT or UUID
         name: String,
@@ -61,40 +62,40 @@ pub enum Project {
     },
 }
 
-/// What volumes inherit that have no value of their own, and what bounds them.
+/// Properties that volumes without a value of their own inherit, and limits for all of them together.
 #[derive(Args, Debug)]
 pub struct Properties {
     /// When a write is acknowledged
     #[arg(long)]
     sync: Option<SyncArgument>,
-    /// How what is written from now on is compressed: off, lz4, lzjb, gzip-1 to gzip-9 or zstd-1 to zstd-19
+    /// Compression of new writes: off, lz4, lzjb, gzip-1 to gzip-9 or zstd-1 to zstd-19
     #[arg(long, value_name = "KIND")]
     compression: Option<String>,
-    /// Have a snapshot of each volume taken so often, all at one moment, like 1h; 0 or off for never
+    /// Interval between scheduled snapshots of all volumes at one moment, such as 1h; 0 or off for none
     #[arg(long, value_name = "DURATION", value_parser = parse_every)]
     snapshot_every: Option<u32>,
-    /// How many of these are kept of each volume, 1 to 1000
+    /// Number of scheduled snapshots to keep per volume, 1 to 1000
     #[arg(long, value_name = "N")]
     snapshot_keep: Option<u32>,
-    /// Of new volumes: a power of two from 4K to 128K
+    /// Block size of new volumes, a power of two from 4K to 128K
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     block_size: Option<u64>,
-    /// Of new volumes: what is kept ready for them
+    /// How space is reserved for new volumes
     #[arg(long)]
     format: Option<FormatArgument>,
-    /// What all its volumes and their snapshots may take together, like 1T, or none
+    /// Quota: maximum space of all volumes and snapshots together, such as 1T, or none
     #[arg(long, value_name = "SIZE", value_parser = or_none(parse_size))]
     quota: Option<u64>,
-    /// Requests a second that clients of all its volumes together get at most, or none
+    /// Maximum IOPS of all volumes together, or none
     #[arg(long, value_name = "N", value_parser = or_none(parse_iops))]
-    ceiling_iops: Option<u64>,
-    /// Bytes a second that they get at most, like 50M, or none
-    #[arg(long, value_name = "SIZE", value_parser = or_none(parse_size))]
-    ceiling_bandwidth: Option<u64>,
-    /// Hosts and host groups that its volumes are mapped to: all of them, each volume with its lowest free LUN
+    max_iops: Option<u64>,
+    /// Maximum throughput of all volumes together such as 50M (50 MB/s), or none
+    #[arg(long, value_name = "RATE", value_parser = or_none(parse_rate))]
+    max_bandwidth: Option<u64>,
+    /// All hosts and host groups to map the volumes to; each volume gets the lowest free LUN
     #[arg(long, value_name = "HOST", num_args = 1..)]
     host: Vec<String>,
-    /// Their service level, or none
+    /// Service level of each volume, or none
     #[arg(long, value_name = "NAME")]
     level: Option<String>,
 }
@@ -137,8 +138,8 @@ impl Session {
                     block_size_bytes: block_size(properties.block_size)?,
                     format: properties.format.map(Into::into),
                     quota_bytes: properties.quota,
-                    ceiling_iops: properties.ceiling_iops,
-                    ceiling_bytes_per_second: properties.ceiling_bandwidth,
+                    max_iops: properties.max_iops,
+                    max_bytes_per_second: properties.max_bandwidth,
                     hosts: Some(properties.host).filter(|hosts| !hosts.is_empty()),
                     level: properties.level,
                 };
@@ -167,8 +168,8 @@ impl Session {
                     block_size_bytes: block_size(properties.block_size)?,
                     format: properties.format.map(Into::into),
                     quota_bytes: properties.quota,
-                    ceiling_iops: properties.ceiling_iops,
-                    ceiling_bytes_per_second: properties.ceiling_bandwidth,
+                    max_iops: properties.max_iops,
+                    max_bytes_per_second: properties.max_bandwidth,
                     hosts: Some(properties.host).filter(|hosts| !hosts.is_empty()),
                     level: properties.level,
                     inherit,
@@ -179,7 +180,8 @@ impl Session {
                 if dry_run.dry_run {
                     return self.plan(&answer);
                 }
-                self.one(&answer.parse::<api::Project>()?, show_project)
+                let project = answer.parse::<api::Project>()?;
+                self.changed(&project, format!("Project {} is changed.", project.name))
             }
             Project::Delete { name, dry_run } => {
                 let call = Call::of(Operation::ProjectDelete, &name).dry_run(dry_run.dry_run);
@@ -193,7 +195,7 @@ impl Session {
     }
 }
 
-fn show_projects(projects: &[api::Project]) {
+fn show_projects(projects: &[api::Project]) -> Shown {
     // What the project does not say, its volumes have by default.
     let said = |value: String, source: Source| match source {
         Source::Default => Cell::text(format!("{value} (default)")),
@@ -214,11 +216,11 @@ fn show_projects(projects: &[api::Project]) {
             said(spec.level.clone(), sources.level),
         ]
     });
-    show::table(
+    listing::table(
         &["NAME", "VOLUMES", "SIZE", "USED", "QUOTA", "SYNC", "COMPRESSION", "SCHEDULE", "LEVEL"],
         rows.collect(),
         "No projects. Create one with: forebay project create POOL/PROJECT",
-    );
+    )
 }
 
 fn show_project(project: &api::Project) {
@@ -228,7 +230,7 @@ fn show_project(project: &api::Project) {
     println!("  volumes     {}, {} in the trash", status.volumes, status.volumes_trashed);
     println!("  size        {}", show_size(status.size_bytes));
     println!("  written     {}", show_size(status.mapped_bytes));
-    println!("  used        {}, with snapshots", show_size(status.used_bytes));
+    println!("  used        {}, including snapshots", show_size(status.used_bytes));
     match (spec.quota_bytes, status.quota_left_bytes) {
         (Some(quota), Some(left)) => {
             println!("  quota       {}, {} left", show_size(quota), show_size(left));
@@ -240,7 +242,7 @@ fn show_project(project: &api::Project) {
     let schedule = schedule_in_words(spec.snapshot_every_seconds, spec.snapshot_keep);
     println!("  schedule    {schedule} ({})", word(&sources.snapshot_schedule));
     println!("  level       {}", level_in_words(&spec.level, sources.level, &project.conditions));
-    println!("  ceiling     {}", rate(spec.ceiling_iops, spec.ceiling_bytes_per_second));
+    println!("  limit       {}", rate(spec.max_iops, spec.max_bytes_per_second));
     println!("  hosts       {} ({})", hosts_in_words(&spec.hosts), word(&sources.hosts));
     let block_size = show_size(u64::from(spec.block_size_bytes));
     println!("  block size  {block_size} ({}), of new volumes", word(&sources.block_size));

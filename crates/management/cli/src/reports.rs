@@ -4,7 +4,7 @@ use crate::arguments::DryRun;
 use crate::client::Call;
 use crate::commands::{Outcome, Session};
 use crate::failure::{Exit, Failure};
-use crate::show;
+use crate::listing::{self, Shown};
 use crate::size::show_time;
 use crate::table::Cell;
 use clap::{Subcommand, ValueEnum};
@@ -18,11 +18,11 @@ const FILE_BYTES_MAX: u64 = 8 << 20;
 
 #[derive(Subcommand, Debug)]
 pub enum ReportCommand {
-    /// Keep a report, such as `forebay validate run` has written it
+    /// Store a report, such as one of `forebay validate run`
     Add {
-        /// 1 to 100 characters
+        /// The report's name, 1 to 100 characters
         name: String,
-        /// A page of HTML, figures in a file that ends in .json, or one of each
+        /// An HTML page, figures in a .json file, or one of each
         #[arg(value_name = "FILE", required = true, num_args = 1..=2)]
         files: Vec<PathBuf>,
         #[command(flatten)]
@@ -30,16 +30,16 @@ pub enum ReportCommand {
     },
     /// List reports
     List,
-    /// Show when a report was made, by whom, and how long it is
+    /// Show a report's creation time, its creator and its size
     Show {
         /// Name or UUID
         name: String,
     },
-    /// Print what a report says
+    /// Print a report
     Export {
         /// Name or UUID
         name: String,
-        /// Its page or its figures
+        /// The page (html) or the figures (json)
         #[arg(long, default_value = "html")]
         format: Part,
     },
@@ -60,7 +60,8 @@ pub enum Part {
 
 fn read(path: &Path) -> Result<String, Failure> {
     let failed = |why: String| {
-        Failure::new(Exit::Usage, why, "Give a page of HTML, or JSON.").object(path.display().to_string())
+        Failure::new(Exit::Usage, why, "Give an HTML page or a .json file.")
+            .object(path.display().to_string())
     };
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
@@ -77,8 +78,8 @@ fn request(name: String, files: &[PathBuf]) -> Result<ReportCreate, Failure> {
         let is_json = path.extension().is_some_and(|extension| extension == "json");
         let part = if is_json { &mut report.json } else { &mut report.html };
         if part.replace(read(path)?).is_some() {
-            let remedy = "Give one page, and one file that ends in .json.";
-            return Err(Failure::new(Exit::Usage, "a report has one of each kind", remedy)
+            let remedy = "Give at most one HTML page and one .json file.";
+            return Err(Failure::new(Exit::Usage, "a report has one file of each kind", remedy)
                 .object(path.display().to_string()));
         }
     }
@@ -95,12 +96,12 @@ impl Session {
                 if dry_run.dry_run {
                     return self.plan(&answer);
                 }
-                self.one(&answer.parse::<api::Report>()?, |_| self.say(format!("Report {name} is kept.")))
+                self.one(&answer.parse::<api::Report>()?, |_| self.say(format!("Report {name} is stored.")))
             }
             ReportCommand::List => self.list(&self.client.all(Operation::ReportList, &[])?, show_reports),
             ReportCommand::Show { name } => {
                 let one: api::Report = self.client.get(Call::of(Operation::ReportShow, &name))?;
-                self.one(&one, |one| show_reports(std::slice::from_ref(one)))
+                self.row(&one, show_reports)
             }
             ReportCommand::Export { name, format } => {
                 let format = match format {
@@ -123,7 +124,7 @@ impl Session {
     }
 }
 
-fn show_reports(reports: &[api::Report]) {
+fn show_reports(reports: &[api::Report]) -> Shown {
     let bytes = |bytes: Option<u64>| Cell::number(bytes.map_or(String::new(), show_size));
     let rows = reports.iter().map(|one| {
         vec![
@@ -134,7 +135,7 @@ fn show_reports(reports: &[api::Report]) {
             bytes(one.json_bytes),
         ]
     });
-    show::table(&["NAME", "CREATED", "BY", "HTML", "JSON"], rows.collect(), "There are no reports.");
+    listing::table(&["NAME", "CREATED (UTC)", "BY", "HTML", "JSON"], rows.collect(), "No reports.")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What changes every second, on a terminal or as lines.
 //!
-//! On a terminal it is a screen of its own: whoever leaves it, by a key, an error or a panic, has his terminal as it was. Seconds come from a thread, so that keys
+//! On a terminal it is a screen of its own. A key, an error or a panic ends it, and the terminal is as it was before. Seconds come from a thread, so that keys
 //! are heard also while the daemon says nothing. Without a terminal, or with `--json`, each second is printed below the one before.
 
 use crate::client::Client;
@@ -17,7 +17,7 @@ use std::io::{IsTerminal, Write, stdin, stdout};
 use std::sync::mpsc::{TryRecvError, sync_channel};
 use std::time::Duration;
 
-/// Between two looks at keys and seconds: nobody sees less.
+/// Between two looks at keys and seconds: too short to be seen.
 const LOOK: Duration = Duration::from_millis(50);
 const COLUMN_SPACES: u16 = 2;
 
@@ -30,7 +30,7 @@ pub struct View {
     pub empty: &'static str,
 }
 
-/// What came of a second.
+/// The result of a second.
 pub trait Second: Send {
     /// In the order of one of the source's sorts.
     fn view(&self, sort: usize) -> View;
@@ -46,7 +46,7 @@ pub trait Source: Send {
     fn next(&mut self, client: &Client) -> Result<Box<dyn Second>, Failure>;
 }
 
-/// Shows so many seconds; without a number one where the output is for programs, and else until somebody has seen enough.
+/// Shows so many seconds; without a number one where the output is for programs, and else until a key ends it.
 pub fn run(
     client: Client,
     mut source: impl Source + 'static,
@@ -79,7 +79,7 @@ fn plain(view: &View) -> String {
     format!("{}\n{rows}", view.headline)
 }
 
-/// What somebody has chosen.
+/// What the user has chosen.
 struct Choice {
     sort: usize,
     /// How many rows are above the first that is shown.
@@ -87,7 +87,7 @@ struct Choice {
 }
 
 impl Choice {
-    /// Whether he has seen enough.
+    /// Whether the key ends the screen.
     fn take(&mut self, key: KeyEvent, sorts: &[&str]) -> bool {
         match key.code {
             KeyCode::Esc | KeyCode::Char('q') => return true,

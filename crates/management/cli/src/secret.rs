@@ -19,7 +19,7 @@ pub fn read(file: Option<PathBuf>, what: &str, option: &str) -> Result<String, F
             Ok(_) => Ok(without_newline(text)),
             Err(error) => {
                 let detail = format!("{what} cannot be read: {error}");
-                Err(Failure::new(Exit::Usage, detail, "Name a file that has nothing but the secret.")
+                Err(Failure::new(Exit::Usage, detail, "Name a file that has only the secret.")
                     .object(path.display().to_string()))
             }
         };
@@ -47,8 +47,9 @@ fn line(stdin: &Stdin, what: &str, option: &str) -> Result<String, Failure> {
     match stdin.lock().take(BYTES_MAX).read_line(&mut text) {
         Ok(1..) => Ok(without_newline(text)),
         _ => {
-            let remedy =
-                format!("Type it, name a file with {option}, or pipe it in, a line for each secret.");
+            let remedy = format!(
+                "Type it at a terminal, name a file with {option}, or pipe it in, one secret per line."
+            );
             Err(Failure::new(Exit::Usage, format!("{what} is not on stdin"), remedy))
         }
     }
@@ -71,8 +72,12 @@ fn from_terminal(stdin: &Stdin, what: &str, option: &str) -> Result<String, Fail
         // The question is on the terminal that was just checked.
         let _ = stderr().flush();
         let failed = |error| {
-            let detail = format!("the terminal cannot be kept from showing {what}: {error}");
-            Failure::new(Exit::Failed, detail, format!("Put it into a file and name that with {option}."))
+            let detail = format!("the terminal would show {what}: {error}");
+            Failure::new(
+                Exit::Failed,
+                detail,
+                format!("Put it into a file, and name the file with {option}."),
+            )
         };
         let before = tcgetattr(stdin).map_err(failed)?;
         let mut quiet = before.clone();
@@ -84,7 +89,7 @@ fn from_terminal(stdin: &Stdin, what: &str, option: &str) -> Result<String, Fail
     let secret = ask("")?;
     match ask(" again")? == secret {
         true => Ok(secret),
-        false => Err(Failure::new(Exit::Usage, "the two are not the same; nothing was changed", "")),
+        false => Err(Failure::new(Exit::Usage, "the two entries differ; nothing was changed", "")),
     }
 }
 

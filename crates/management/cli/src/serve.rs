@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub struct Configured {
-    /// The configuration file, whose keys are the options below; what the command line says overrides it [default:
+    /// The configuration file, whose keys are the options below; the command line overrides it [default:
     /// /etc/forebay/forebay.toml if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -20,26 +20,26 @@ pub struct Configured {
 
 #[derive(Subcommand, Debug)]
 pub enum Config {
-    /// Check a configuration file without starting anything: what is wrong, in which line, and what is allowed; exit 2 when something is
+    /// Check a configuration file, and list each error with its line and the allowed values; exit 2 on errors
     Check {
         /// The file
         #[arg(value_name = "FILE", default_value = crate::configuration::FILE)]
         file: PathBuf,
     },
-    /// Print the value of each option and where it comes from, as `forebay serve` with the same options would start
+    /// Print the value of each option and its source, as `forebay serve` would use them
     Show(Box<Configured>),
-    /// Write what the daemon remembers besides the pools to a new file: users, hosts, levels, channels and the like, with their secrets
+    /// Write the daemon's settings to a new file: users, hosts, levels, channels and others, with their secrets
     Backup {
-        /// A file that does not exist yet; only its owner may read it
+        /// The backup file, which must not exist yet; only its owner can read it
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Put a backup into the data directory of a daemon that does not run
+    /// Restore a backup to the data directory of a stopped daemon
     Restore {
-        /// Made by `forebay config backup`
+        /// A file that `forebay config backup` has written
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Also if something is remembered there: it is replaced
+        /// Replace the settings that the data directory already has
         #[arg(long)]
         force: bool,
     },
@@ -47,46 +47,46 @@ pub enum Config {
 
 #[derive(Args, Debug)]
 pub struct Serve {
-    /// Where the API and the browser interface answer; port 0 takes a free one. Beyond this host over HTTPS
+    /// Address of the API and the browser interface; port 0 takes a free one. Other hosts connect over HTTPS only
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080", value_parser = parse_address)]
     pub listen: String,
-    /// A name of this host under which the API is reached, besides its addresses; given several times, there are more
+    /// A name under which clients reach the API, in addition to its addresses; repeat the option for more
     #[arg(long, value_name = "NAME", action = clap::ArgAction::Append)]
     pub http_name: Vec<String>,
-    /// Certificate chain for HTTPS, PEM [default: beyond this host, one of its own]
+    /// Certificate chain for HTTPS, a PEM file [default: one of its own authority, for other hosts]
     #[arg(long, value_name = "FILE", requires = "http_key")]
     pub http_cert: Option<PathBuf>,
-    /// The certificate's private key, PEM
+    /// Private key of the certificate, a PEM file
     #[arg(long, value_name = "FILE", requires = "http_cert")]
     pub http_key: Option<PathBuf>,
-    /// HTTPS on this host, too
+    /// Use HTTPS for clients on this host, too
     #[arg(long, value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true",
         default_value_t = false)]
     pub https: bool,
-    /// Where NBD clients connect: an address, of which port 0 takes a free one, and beyond this host only with TLS; unix:PATH, a
-    /// socket that only the daemon's user can open; or off
+    /// Address for NBD clients, where port 0 takes a free port and other hosts need TLS; unix:PATH, a socket that only the
+    /// daemon's user can open; or off
     #[arg(long, value_name = "HOST:PORT|unix:PATH|off", default_value = "127.0.0.1:10809", value_parser = parse_nbd)]
     pub nbd: String,
-    /// Where iSCSI initiators connect; given several times, each is a path of its own. Only known hosts may log in
+    /// Address for iSCSI initiators; repeat the option for more paths. Only hosts that exist in Forebay may log in
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:3260", action = clap::ArgAction::Append,
         value_parser = parse_address)]
     pub iscsi: Vec<String>,
-    /// The weakest CHAP algorithm that proves an iSCSI host's secret: `sha256` refuses initiators that know MD5 only
+    /// Weakest CHAP algorithm to accept from iSCSI hosts; `sha256` refuses initiators that support only MD5
     #[arg(long, value_name = "ALGORITHM", value_enum, default_value_t = ChapAlgorithm::Md5)]
     pub iscsi_chap_minimum: ChapAlgorithm,
-    /// Engine cores [default: one per CPU]
+    /// Engine cores, 1 to 64 [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub shards: Option<u32>,
-    /// Memory for cached blocks, 64M or more [default: a quarter of the machine's]
+    /// Memory for cached blocks, 64M or more [default: a quarter of the machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory: Option<u64>,
-    /// Certificate chain for NBD over TLS, PEM
+    /// Certificate chain for NBD over TLS, a PEM file
     #[arg(long, value_name = "FILE", requires = "nbd_tls_key")]
     pub nbd_tls_cert: Option<PathBuf>,
-    /// The certificate's private key, PEM
+    /// Private key of the certificate, a PEM file
     #[arg(long, value_name = "FILE", requires = "nbd_tls_cert")]
     pub nbd_tls_key: Option<PathBuf>,
-    /// Admit only NBD clients with a certificate from this authority, PEM
+    /// Admit only NBD clients with a certificate of this authority, a PEM file
     #[arg(long, value_name = "FILE", requires = "nbd_tls_cert")]
     pub nbd_tls_ca: Option<PathBuf>,
 }
@@ -121,7 +121,7 @@ pub struct ServeOptions {
     /// Bytes for cached blocks; `None`: a quarter of the machine's.
     pub memory_bytes: Option<u64>,
     pub nbd_tls: Option<NbdTls>,
-    /// Names of the options that nobody has set.
+    /// Names of the options that are not set.
     pub defaults: Vec<String>,
 }
 

@@ -6,11 +6,12 @@ pub use health::{damaged, import_warnings, is_suspended, scrub_set, scrubbed, sm
 
 use crate::failure::printable;
 use crate::levels::rate;
+use crate::listing::{Shown, table};
 use crate::size::show_time;
 use crate::table::{Cell, Tone, colour, render};
 use forebay_api::{
-    Bookmark, Condition, Disk, DiskState, Event, Healing, Host, HostGroup, Mapping, MoveLeft, Plan, Pool,
-    PoolFound, PoolSpeed, PoolState, PoolStatus, PoolTrimmed, Reception, Role, Session, Severity, Snapshot,
+    Bookmark, Condition, Disk, DiskState, Event, Host, HostGroup, Mapping, MoveLeft, Plan, Pool, PoolFound,
+    PoolSpeed, PoolState, PoolStatus, PoolTrimmed, Rebuild, Receive, Role, Session, Severity, Snapshot,
     Source, Task, TaskState, Token, TrashedVolume, Volume, VolumeReclaimed, VolumeSpec,
 };
 use forebay_api::{show_duration, show_size};
@@ -35,13 +36,6 @@ pub fn word(value: &impl Serialize) -> String {
     }
 }
 
-pub fn table(titles: &[&str], rows: Vec<Vec<Cell>>, empty: &str) {
-    match rows.is_empty() {
-        true => println!("{empty}"),
-        false => print!("{}", render(titles, &rows, colour())),
-    }
-}
-
 fn pool_state(status: &PoolStatus) -> Cell {
     let tone = match status.state {
         PoolState::Online => Tone::Good,
@@ -61,7 +55,7 @@ fn disk_state(state: DiskState) -> Cell {
     Cell::text(word(&state)).tone(tone)
 }
 
-pub fn pools(pools: &[Pool]) {
+pub fn pools(pools: &[Pool]) -> Shown {
     let rows = pools.iter().map(|pool| {
         vec![
             Cell::text(&pool.name),
@@ -76,7 +70,7 @@ pub fn pools(pools: &[Pool]) {
         &["NAME", "STATE", "LAYOUT", "SIZE", "USED", "FREE"],
         rows.collect(),
         "No pools. Create one with: forebay pool create NAME --layout mirror DISK DISK",
-    );
+    )
 }
 
 pub fn pool(pool: &Pool) {
@@ -98,7 +92,7 @@ pub fn pool(pool: &Pool) {
         show_size(status.available_bytes)
     );
     println!(
-        "  promised    volumes of {} in all, {}.{:02} times the pool",
+        "  provisioned {} for volumes, {}.{:02} times the pool",
         show_size(status.provisioned_bytes),
         status.provisioned_permille / 1000,
         status.provisioned_permille % 1000 / 10
@@ -109,7 +103,7 @@ pub fn pool(pool: &Pool) {
     if let Some(cache) = &status.cache {
         let (held, size) = (show_size(cache.held_bytes), show_size(cache.size_bytes));
         let hits = cache.hits_permille.map_or(String::new(), |hits| {
-            format!("; {} of what disks were asked for in the last minute came from it", permille_words(hits))
+            format!("; {} of reads in the last minute were cache hits", permille_words(hits))
         });
         println!("  cache       {held} of {size} hold copies{hits}");
     }
@@ -120,13 +114,17 @@ pub fn pool(pool: &Pool) {
     println!("  scrubs      {}", schedule_words(&status.scrub_schedule));
     match &status.speed {
         Some(speed) => {
-            println!("  speed       {}, on {} UTC", speed_words(speed), show_time(speed.measured_unix_ms));
-            if let Some(promisable) = status.promisable_permille.map(permille_words) {
-                let promised = permille_words(status.promised_permille);
-                let over = status.promisable_permille < Some(status.promised_permille);
+            println!(
+                "  speed       {}, measured {} UTC",
+                speed_words(speed),
+                show_time(speed.measured_unix_ms)
+            );
+            if let Some(possible) = status.guarantee_max_permille.map(permille_words) {
+                let guaranteed = permille_words(status.guaranteed_permille);
+                let over = status.guarantee_max_permille < Some(status.guaranteed_permille);
                 let over = if over { "; some volumes are best effort" } else { "" };
                 println!(
-                    "  levels      ask for {promised} of its time, of {promisable} that can be promised{over}"
+                    "  levels      need {guaranteed} of the pool's time; {possible} can be guaranteed{over}"
                 );
             }
         }
@@ -137,21 +135,21 @@ pub fn pool(pool: &Pool) {
     let full = match status.full_in_days {
         Some(0) => "full within a day".to_string(),
         Some(days) => format!("full in {days} days"),
-        None => "no day foreseen when it is full".into(),
+        None => "not forecast to fill up".into(),
     };
-    println!("  filling     {full}; told at {}", percents.join(", "));
+    println!("  filling     {full}; alerts at {}", percents.join(", "));
     if let Some(keep) = pool.spec.trash_keep_seconds {
         let keep = if keep > 0 { format!("kept for {}", show_duration(keep)) } else { "not kept".into() };
         println!("  trash       deleted volumes are {keep}");
     }
-    if let Some(healing) = &status.healing {
-        println!("  healing     {}", healing_words(healing));
+    if let Some(rebuild) = &status.rebuild {
+        println!("  rebuild     {}", rebuild_words(rebuild));
     }
     for group in &status.groups {
         let role = if group.role == Role::Log { "log" } else { "data" };
         let (used, size) = (show_size(group.used_bytes), show_size(group.size_bytes));
         let room = match group.leaving {
-            true => format!("leaving, {used} still in it"),
+            true => format!("draining, {used} left"),
             false => format!("{used} used of {size}"),
         };
         println!("\ngroup {}, {role}, {}: {room}", group.number, word(&group.layout));
@@ -162,11 +160,11 @@ pub fn pool(pool: &Pool) {
     }
 }
 
-/// What came of a search for zeros, in a sentence.
+/// The result of a search for zeros, in a sentence.
 pub fn reclaimed(task: &Task) -> String {
     let result = task.result.clone().and_then(|value| serde_json::from_value::<VolumeReclaimed>(value).ok());
     let bytes = result.map_or(0, |result| result.reclaimed_bytes);
-    format!("{} of zeros in {} were given back.", show_size(bytes), printable(&task.object))
+    format!("{} of zeros in {} were freed.", show_size(bytes), printable(&task.object))
 }
 
 pub fn permille_words(permille: u32) -> String {
@@ -176,36 +174,40 @@ pub fn permille_words(permille: u32) -> String {
 fn speed_words(speed: &PoolSpeed) -> String {
     let [read, write] = [speed.read_bytes_per_second, speed.write_bytes_per_second].map(show_size);
     let (reads, writes) = (speed.read_iops, speed.write_iops);
-    format!("{reads} reads/s and {writes} writes/s of 8 KiB, {read}/s read and {write}/s written in 1 MiB")
+    format!("{reads} read and {writes} write IOPS of 8 KiB, {read}/s read and {write}/s write in 1 MiB")
 }
 
-/// What came of a measurement, in a sentence.
+/// The result of a measurement, in a sentence.
 pub fn calibrated(task: &Task) -> String {
     let result = task.result.clone().and_then(|result| serde_json::from_value(result).ok());
     let words = result.map_or("measured".into(), |speed: PoolSpeed| speed_words(&speed));
     format!("Pool {}: {words}.", printable(&task.object))
 }
 
-/// What came of a trim, in a sentence.
+/// The result of a trim, in a sentence.
 pub fn trimmed(task: &Task) -> String {
     let result = task.result.clone().and_then(|result| serde_json::from_value(result).ok());
     let Some(PoolTrimmed { discarded_bytes, disks_without }) = result else {
         return format!("Pool {} is trimmed.", task.object);
     };
-    let told = format!("The disks of pool {} were told of {} free.", task.object, show_size(discarded_bytes));
+    let told = format!(
+        "{} of free space was reported to the disks of pool {}.",
+        show_size(discarded_bytes),
+        task.object
+    );
     match disks_without.is_empty() {
         true => told,
-        false => format!("{told} These did not take it: {}.", disks_without.join(", ")),
+        false => format!("{told} These disks do not support it: {}.", disks_without.join(", ")),
     }
 }
 
-fn healing_words(healing: &Healing) -> String {
-    let done = show_size(healing.done_bytes);
-    let how = match healing.left_bytes {
-        0 => format!("data spreads over the disks, {done} moved"),
+fn rebuild_words(rebuild: &Rebuild) -> String {
+    let done = show_size(rebuild.done_bytes);
+    let how = match rebuild.left_bytes {
+        0 => format!("data is spreading over the disks, {done} moved"),
         left => format!("{} left, {done} written", show_size(left)),
     };
-    format!("{how} since {} UTC", show_time(healing.since_unix_ms))
+    format!("{how} since {} UTC", show_time(rebuild.since_unix_ms))
 }
 
 fn disk_titles(role: Option<&'static str>) -> Vec<&'static str> {
@@ -217,15 +219,15 @@ fn disk_row(name: Cell, role: Option<Cell>, disk: &Disk) -> Vec<Cell> {
     let status = &disk.status;
     let checksum = errors(
         status.errors_checksum,
-        &[(status.repaired, "repaired"), (status.errors_checksum_recent, "places of late")],
+        &[(status.repaired, "repaired"), (status.errors_checksum_recent, "recent")],
     );
-    let read = errors(status.errors_read, &[(status.errors_read_recent, "places of late")]);
+    let read = errors(status.errors_read, &[(status.errors_read_recent, "recent")]);
     let sector = show_size(u64::from(disk.status.sector_physical_bytes));
     let reported =
         disk.status.sector_reported_bytes.filter(|&said| said != disk.status.sector_physical_bytes);
     let sector = match reported {
         None => sector,
-        Some(said) => format!("{sector} (says {})", show_size(u64::from(said))),
+        Some(said) => format!("{sector} (reports {})", show_size(u64::from(said))),
     };
     let cells = [
         disk_state(disk.status.state),
@@ -237,7 +239,7 @@ fn disk_row(name: Cell, role: Option<Cell>, disk: &Disk) -> Vec<Cell> {
         Cell::number(checksum),
         Cell::text(match (&disk.name, &status.last_path) {
             (path, _) if !path.is_empty() => path.clone(),
-            (_, Some(last)) => format!("- (last at {last})"),
+            (_, Some(last)) => format!("- (last seen at {last})"),
             _ => "-".into(),
         }),
     ];
@@ -252,15 +254,15 @@ fn errors(total: u64, more: &[(u64, &str)]) -> String {
 }
 
 /// Each by the name under which the other commands know it.
-pub fn disks(disks: &[Disk]) {
+pub fn disks(disks: &[Disk]) -> Shown {
     let rows = disks.iter().map(|disk| {
         let name = format!("{}/{}", disk.spec.pool, disk.status.number);
         disk_row(Cell::text(name), Some(Cell::text(word(&disk.spec.role))), disk)
     });
-    table(&disk_titles(Some("ROLE")), rows.collect(), "No pool is imported, so no disk is in use.");
+    table(&disk_titles(Some("ROLE")), rows.collect(), "No pool is imported, so no disk is in use.")
 }
 
-pub fn found(pools: &[PoolFound]) {
+pub fn found(pools: &[PoolFound]) -> Shown {
     let rows = pools.iter().map(|pool| {
         let complete = match pool.disks_missing {
             0 => Cell::text("complete").tone(Tone::Good),
@@ -270,10 +272,10 @@ pub fn found(pools: &[PoolFound]) {
         let found = pool.disks_found.join(" ");
         vec![Cell::text(&pool.name), Cell::text(&pool.id), Cell::text(host), complete, Cell::text(found)]
     });
-    table(&["NAME", "ID", "HOST", "DISKS", "FOUND"], rows.collect(), "No pool is on these disks.");
+    table(&["NAME", "ID", "HOST", "DISKS", "FOUND"], rows.collect(), "No pool was found on these disks.")
 }
 
-pub fn volumes(volumes: &[Volume]) {
+pub fn volumes(volumes: &[Volume]) -> Shown {
     let rows = volumes.iter().map(|volume| {
         vec![
             Cell::text(&volume.name),
@@ -316,7 +318,7 @@ pub fn volumes(volumes: &[Volume]) {
         ],
         rows.collect(),
         "No volumes. Create one with: forebay volume create POOL/NAME --size 100G",
-    );
+    )
 }
 
 /// How many times smaller what is stored is.
@@ -327,7 +329,7 @@ fn ratio(volume: &Volume) -> String {
     }
 }
 
-pub fn trash(volumes: &[TrashedVolume]) {
+pub fn trash(volumes: &[TrashedVolume]) -> Shown {
     let rows = volumes.iter().map(|volume| {
         vec![
             Cell::text(&volume.name),
@@ -343,10 +345,10 @@ pub fn trash(volumes: &[TrashedVolume]) {
         &["NAME", "SIZE", "USED", "SNAPSHOTS", "DELETED (UTC)", "PURGED (UTC)", "ID"],
         rows.collect(),
         "The trash is empty.",
-    );
+    )
 }
 
-pub fn bookmarks(marks: &[Bookmark]) {
+pub fn bookmarks(marks: &[Bookmark]) -> Shown {
     let rows = marks.iter().map(|mark| {
         vec![
             Cell::text(&mark.name),
@@ -356,14 +358,10 @@ pub fn bookmarks(marks: &[Bookmark]) {
             Cell::text(&mark.id),
         ]
     });
-    table(
-        &["NAME", "SIZE", "SNAPSHOT TAKEN (UTC)", "USABLE", "ID"],
-        rows.collect(),
-        "There are no bookmarks.",
-    );
+    table(&["NAME", "SIZE", "SNAPSHOT TAKEN (UTC)", "USABLE", "ID"], rows.collect(), "No bookmarks.")
 }
 
-pub fn moves(left: &[MoveLeft]) {
+pub fn moves(left: &[MoveLeft]) -> Shown {
     let rows = left.iter().map(|left| {
         vec![
             Cell::text(&left.name),
@@ -377,27 +375,27 @@ pub fn moves(left: &[MoveLeft]) {
     table(
         &["NAME", "SIZE", "SIDE", "COMPLETE", "WAITS FOR POOL", "ID"],
         rows.collect(),
-        "No move has left anything.",
-    );
+        "No interrupted moves.",
+    )
 }
 
-pub fn receptions(receptions: &[Reception]) {
-    let rows = receptions.iter().map(|reception| {
+pub fn receives(receives: &[Receive]) -> Shown {
+    let rows = receives.iter().map(|receive| {
         vec![
-            Cell::text(&reception.name),
-            Cell::number(show_size(reception.size_bytes)),
-            Cell::number(show_size(reception.received_bytes)),
-            Cell::number(show_size(reception.mapped_bytes)),
-            Cell::text(if reception.active { "yes" } else { "no" }),
-            Cell::text(show_time(reception.created_unix_ms)),
-            Cell::text(&reception.resume_token),
+            Cell::text(&receive.name),
+            Cell::number(show_size(receive.size_bytes)),
+            Cell::number(show_size(receive.received_bytes)),
+            Cell::number(show_size(receive.mapped_bytes)),
+            Cell::text(if receive.active { "yes" } else { "no" }),
+            Cell::text(show_time(receive.created_unix_ms)),
+            Cell::text(&receive.resume_token),
         ]
     });
     table(
         &["NAME", "SIZE", "RECEIVED", "USED", "ACTIVE", "SINCE (UTC)", "RESUME TOKEN"],
         rows.collect(),
-        "Nothing is half received.",
-    );
+        "No interrupted or running receives.",
+    )
 }
 
 /// What of a volume is lost, if something is.
@@ -425,7 +423,11 @@ pub fn volume(volume: &Volume) {
     let (compress, expand) = (volume.status.compress_cpu_us, volume.status.expand_cpu_us);
     if compress + expand > 0 {
         let seconds = |micros: u64| micros as f64 / 1e6;
-        println!("  its cost    {:.1} s to compress, {:.1} s to expand", seconds(compress), seconds(expand));
+        println!(
+            "  CPU time    {:.1} s to compress, {:.1} s to decompress",
+            seconds(compress),
+            seconds(expand)
+        );
     }
     println!("  block size  {}", show_size(u64::from(volume.spec.block_size_bytes)));
     println!("  sync        {} ({})", word(&spec.sync), word(&sources.sync));
@@ -445,8 +447,8 @@ pub fn volume(volume: &Volume) {
 /// How many, and what only they have, where that is known.
 fn snapshots_in_words(volume: &Volume) -> String {
     match (volume.status.snapshots, volume.status.snapshot_bytes) {
-        (1, Some(bytes)) => format!("1 with {} of its own", show_size(bytes)),
-        (count @ 2.., Some(bytes)) => format!("{count} with {} of their own", show_size(bytes)),
+        (1, Some(bytes)) => format!("1 holding {}", show_size(bytes)),
+        (count @ 2.., Some(bytes)) => format!("{count} holding {}", show_size(bytes)),
         (count, _) => count.to_string(),
     }
 }
@@ -455,10 +457,10 @@ pub fn level_in_words(level: &str, source: Source, conditions: &[Condition]) -> 
     let amiss = conditions.iter().find(|condition| condition.kind.starts_with("Level") && !condition.status);
     let amiss = match amiss.map(|condition| condition.reason.as_str()) {
         None => "",
-        Some("BestEffort") => "; best effort: the pool has not enough for its floor",
-        Some("CannotBeKept") => "; cannot be kept: disks are out of service or slower than they were",
-        Some("Unmeasured") => "; nobody has measured what the pool can do",
-        Some(_) => "; nobody here knows it, and it holds as none does",
+        Some("BestEffort") => "; best effort: the pool is too slow to guarantee its minimum",
+        Some("CannotBeMet") => "; cannot be met: disks are out of service or slower than measured",
+        Some("Unmeasured") => "; not guaranteed: the pool has not been measured",
+        Some(_) => "; unknown on this appliance, and treated as none",
     };
     format!("{} ({}){amiss}", printable(level), word(&source))
 }
@@ -493,7 +495,7 @@ fn clones(snapshot: &Snapshot) -> String {
     if clones.is_empty() { "-".into() } else { clones.join(" ") }
 }
 
-pub fn snapshots(snapshots: &[Snapshot]) {
+pub fn snapshots(snapshots: &[Snapshot]) -> Shown {
     let rows = snapshots.iter().map(|snapshot| {
         vec![
             Cell::text(&snapshot.name),
@@ -509,7 +511,7 @@ pub fn snapshots(snapshots: &[Snapshot]) {
         &["NAME", "CREATED (UTC)", "SIZE", "USED", "UNIQUE", "FLAGS", "CLONES"],
         rows.collect(),
         "No snapshots. Take one with: forebay snapshot create POOL/VOLUME@NAME",
-    );
+    )
 }
 
 fn unique(snapshot: &Snapshot) -> String {
@@ -531,7 +533,7 @@ pub fn snapshot(snapshot: &Snapshot) {
     println!("  created     {} UTC", show_time(snapshot.status.created_unix_ms));
 }
 
-pub fn hosts(hosts: &[Host]) {
+pub fn hosts(hosts: &[Host]) -> Shown {
     let rows = hosts.iter().map(|host| {
         let proof = match (&host.spec.chap_user, &host.spec.mutual_user) {
             (None, _) => "name",
@@ -547,10 +549,10 @@ pub fn hosts(hosts: &[Host]) {
         ]
     });
     table(
-        &["NAME", "PROOF", "VOLUMES", "SESSIONS", "INITIATORS"],
+        &["NAME", "LOGIN BY", "VOLUMES", "SESSIONS", "INITIATORS"],
         rows.collect(),
-        "No hosts, so nobody may log in over iSCSI. Make one known with: forebay host create NAME --iqn IQN",
-    );
+        "No hosts, so no initiator can log in over iSCSI. Create one with: forebay host create NAME --iqn IQN",
+    )
 }
 
 pub fn host(host: &Host) {
@@ -568,12 +570,12 @@ pub fn host(host: &Host) {
     if !host.status.groups.is_empty() {
         println!("  groups      {}", printable(&host.status.groups.join(" ")));
     }
-    println!("  ceiling     {}", rate(host.spec.ceiling_iops, host.spec.ceiling_bytes_per_second));
+    println!("  limit       {}", rate(host.spec.max_iops, host.spec.max_bytes_per_second));
     println!("  sessions    {}", host.status.sessions);
     println!("  created     {} UTC", show_time(host.status.created_unix_ms));
 }
 
-pub fn host_groups(groups: &[HostGroup]) {
+pub fn host_groups(groups: &[HostGroup]) -> Shown {
     let rows = groups.iter().map(|group| {
         vec![
             Cell::text(&group.name),
@@ -585,7 +587,7 @@ pub fn host_groups(groups: &[HostGroup]) {
         &["NAME", "VOLUMES", "HOSTS"],
         rows.collect(),
         "No host groups. Create one with: forebay host group create NAME --host HOST HOST",
-    );
+    )
 }
 
 pub fn host_group(group: &HostGroup) {
@@ -595,7 +597,7 @@ pub fn host_group(group: &HostGroup) {
     println!("  created     {} UTC", show_time(group.status.created_unix_ms));
 }
 
-pub fn mappings(mappings: &[Mapping]) {
+pub fn mappings(mappings: &[Mapping]) -> Shown {
     let rows = mappings.iter().map(|mapping| {
         let is_here = mapping.conditions.iter().all(|condition| condition.status);
         let state =
@@ -609,10 +611,10 @@ pub fn mappings(mappings: &[Mapping]) {
             state,
         ]
     });
-    table(&["VOLUME", "HOST", "LUN", "BLOCK", "TARGET", ""], rows.collect(), "No mappings.");
+    table(&["VOLUME", "HOST", "LUN", "BLOCK", "TARGET", ""], rows.collect(), "No mappings.")
 }
 
-pub fn sessions(sessions: &[Session]) {
+pub fn sessions(sessions: &[Session]) -> Shown {
     let rows = sessions.iter().map(|session| {
         vec![
             Cell::text(&session.id),
@@ -627,10 +629,10 @@ pub fn sessions(sessions: &[Session]) {
         ]
     });
     let titles = ["ID", "HOST", "TARGET", "FROM", "PORTAL", "SINCE (UTC)", "COMMANDS", "READ", "WRITTEN"];
-    table(&titles, rows.collect(), "Nobody is logged in over iSCSI.");
+    table(&titles, rows.collect(), "No iSCSI sessions.")
 }
 
-pub fn tasks(tasks: &[Task]) {
+pub fn tasks(tasks: &[Task]) -> Shown {
     let rows = tasks.iter().map(|task| {
         let tone = match task.state {
             TaskState::Succeeded => Tone::Good,
@@ -647,7 +649,7 @@ pub fn tasks(tasks: &[Task]) {
             Cell::text(why),
         ]
     });
-    table(&["ID", "TASK", "OBJECT", "STATE", "STARTED (UTC)", ""], rows.collect(), "No tasks.");
+    table(&["ID", "TASK", "OBJECT", "STATE", "STARTED (UTC)", ""], rows.collect(), "No tasks.")
 }
 
 pub fn event(event: &Event) {
@@ -667,7 +669,7 @@ pub fn event(event: &Event) {
     print!("{}", text.strip_prefix('\n').unwrap_or(&text));
 }
 
-pub fn tokens(tokens: &[Token]) {
+pub fn tokens(tokens: &[Token]) -> Shown {
     let rows = tokens.iter().map(|token| {
         vec![
             Cell::text(&token.name),
@@ -679,14 +681,14 @@ pub fn tokens(tokens: &[Token]) {
     table(
         &["NAME", "ROLE", "EXPIRES (UTC)", "ID"],
         rows.collect(),
-        "No tokens. Make one with: forebay token create NAME",
-    );
+        "No tokens. Create one with: forebay token create NAME",
+    )
 }
 
 pub fn plan(plan: &Plan) {
     println!("{} {} would do this:", printable(&plan.action), printable(&plan.object));
     if plan.changes.is_empty() {
-        println!("  nothing: it is so already");
+        println!("  nothing: this is the case already");
     }
     plan.changes.iter().for_each(|change| println!("  {}", printable(change)));
 }

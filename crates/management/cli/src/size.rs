@@ -1,11 +1,13 @@
 //! Sizes and durations as people write and read them.
 //!
-//! Units are binary: `8K` is 8192 bytes. Decimal units (`KB`) are not guessed at but refused.
+//! Units are binary, as `zfs` and `lvm` have them: `8K`, `8KB` and `8KiB` are 8192 bytes.
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const UNITS: [(&str, u64); 5] =
     [("P", 1 << 50), ("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)];
 
-/// Bytes in `100G`, `8K`, `1.5T`, `4096`, `10GiB`.
+/// Bytes in `100G`, `8K`, `1.5T`, `4096`, `10GiB`, `10GB`.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let wrong =
         || format!("`{text}` is not a size; write a number with K, M, G, T or P (powers of 1024), like 100G");
@@ -15,7 +17,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     let unit = match suffix.trim_start() {
         "" | "B" => 1,
         suffix => {
-            let letter = suffix.strip_suffix("IB").unwrap_or(suffix);
+            let letter = suffix.strip_suffix("IB").or(suffix.strip_suffix("B")).unwrap_or(suffix);
             UNITS.iter().find(|(name, _)| *name == letter).map(|&(_, bytes)| bytes).ok_or_else(wrong)?
         }
     };
@@ -42,6 +44,25 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
+/// What becomes of a size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resize {
+    To(u64),
+    /// So much more.
+    By(u64),
+}
+
+/// `200G`, or `+50G`.
+pub fn parse_resize(text: &str) -> Result<Resize, String> {
+    match text.strip_prefix('+') {
+        Some(more) => parse_size(more).map(Resize::By),
+        None if text.starts_with('-') => {
+            Err(format!("`{text}` would shrink the volume, and a volume only grows"))
+        }
+        None => parse_size(text).map(Resize::To),
+    }
+}
+
 /// What `parse` does, or 0 for `none`: who writes a zero may mean that there is to be nothing.
 pub fn or_none<T: Default + PartialEq + 'static>(
     parse: fn(&str) -> Result<T, String>,
@@ -49,7 +70,7 @@ pub fn or_none<T: Default + PartialEq + 'static>(
     move |text| match text {
         "none" => Ok(T::default()),
         text => match parse(text)? {
-            zero if zero == T::default() => Err("to have no bound, write `none`".into()),
+            zero if zero == T::default() => Err("for no value, write `none` instead of zero".into()),
             given => Ok(given),
         },
     }
@@ -57,13 +78,40 @@ pub fn or_none<T: Default + PartialEq + 'static>(
 
 /// Requests in a second.
 pub fn parse_iops(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("`{text}` is not a number of requests a second, like 5000"))
+    text.parse().map_err(|_| format!("`{text}` is not a number of IOPS; write a whole number, like 5000"))
+}
+
+/// Bytes per second in `50M`, `50MB/s`, `1.5G`: powers of 1000, as rates are shown.
+pub fn parse_rate(text: &str) -> Result<u64, String> {
+    let wrong = || {
+        format!(
+            "`{text}` is not a rate; write a number with K, M or G (bytes per second, powers of 1000), like 50M"
+        )
+    };
+    let plain = text.trim().to_ascii_uppercase();
+    let plain = plain.trim_end_matches("/S").trim_end_matches('B');
+    let (number, unit) =
+        plain.split_at(plain.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(plain.len()));
+    let unit = match unit.trim_start() {
+        "" => 1.0,
+        "K" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let bytes = (number * unit).round();
+    // Exact up to 2^53: every rate that a level takes.
+    match bytes < 1e15 {
+        true => Ok(bytes as u64),
+        false => Err(wrong()),
+    }
 }
 
 /// Microseconds in `10ms`, `500us`, `1s`.
 pub fn parse_micros(text: &str) -> Result<u64, String> {
-    parse_with(text, &[("us", 1), ("ms", 1000), ("s", 1_000_000)])
-        .ok_or_else(|| format!("`{text}` is not a short time; write a number with us, ms or s, like 10ms"))
+    parse_with(text, &[("us", 1), ("µs", 1), ("ms", 1000), ("s", 1_000_000)])
+        .ok_or_else(|| format!("`{text}` is not a latency; write a number with us, ms or s, like 10ms"))
 }
 
 /// A number and one of these units.
@@ -77,9 +125,7 @@ fn parse_with(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 pub fn parse_every(text: &str) -> Result<u32, String> {
     match text {
         "off" | "0" => Ok(0),
-        text => {
-            u32::try_from(parse_duration(text)?).map_err(|_| format!("`{text}` is longer than anybody waits"))
-        }
+        text => u32::try_from(parse_duration(text)?).map_err(|_| format!("`{text}` is too long")),
     }
 }
 
@@ -87,6 +133,53 @@ pub fn parse_every(text: &str) -> Result<u32, String> {
 pub fn parse_duration(text: &str) -> Result<u64, String> {
     parse_with(text, &[("s", 1), ("m", 60), ("h", 3600), ("d", 24 * 3600)])
         .ok_or_else(|| format!("`{text}` is not a duration; write a number with s, m, h or d, like 90d"))
+}
+
+/// Milliseconds since 1970 of `12h` ago or of `2026-11-20T17:04:05` (UTC), of which the seconds and the time may be missing.
+pub fn parse_moment(text: &str) -> Result<u64, String> {
+    let wrong = || {
+        format!(
+            "`{text}` is not a time; write how long ago, like 12h, or a date and time in UTC, like 2026-11-20T17:04"
+        )
+    };
+    if let Ok(seconds) = parse_duration(text) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64);
+        return Ok(now.saturating_sub(seconds.saturating_mul(1000)));
+    }
+    let (date, time) = text.split_once(['T', ' ']).unwrap_or((text, "00:00"));
+    let numbers = |text: &str, mark: char, widths: &[usize]| -> Option<Vec<u64>> {
+        let parts: Vec<&str> = text.split(mark).collect();
+        let is_number = |(part, width): (&&str, &usize)| {
+            part.len() == *width && part.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        let fits = parts.len() <= widths.len() && parts.iter().zip(widths).all(is_number);
+        fits.then(|| parts.iter().filter_map(|part| part.parse().ok()).collect())
+    };
+    let date = numbers(date, '-', &[4, 2, 2]).filter(|date| date.len() == 3).ok_or_else(wrong)?;
+    let time = numbers(time.trim_end_matches('Z'), ':', &[2, 2, 2])
+        .filter(|time| time.len() >= 2)
+        .ok_or_else(wrong)?;
+    let (year, month, day) = (date[0], date[1], date[2]);
+    let (hour, minute, second) = (time[0], time[1], time.get(2).copied().unwrap_or(0));
+    if year < 1970
+        || !(1..=12).contains(&month)
+        || !(1..=31).contains(&day)
+        || hour > 23
+        || minute > 59
+        || second > 59
+    {
+        return Err(wrong());
+    }
+    // Days since 1970-01-01, from a year that begins in March: the inverse of what `show_time` does.
+    let shifted = if month > 2 { year } else { year - 1 };
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let days = shifted * 365 + shifted / 4 - shifted / 100 + shifted / 400 + day_of_year - 719_468;
+    let moment = ((days * 24 + hour) * 60 + minute) * 60_000 + second * 1000;
+    // A day that the month does not have would be one of the next.
+    match show_time(moment).starts_with(&format!("{year:04}-{month:02}-{day:02}")) {
+        true => Ok(moment),
+        false => Err(wrong()),
+    }
 }
 
 /// `2026-11-20 17:04:05` in UTC. (Howard Hinnant's `civil_from_days`, which is in the public domain as mathematics.)
@@ -142,6 +235,7 @@ mod tests {
             ("100G", 100 << 30),
             ("10GiB", 10 << 30),
             ("10 GiB", 10 << 30),
+            ("10GB", 10 << 30),
             ("1.5T", 3 << 39),
             ("0.5K", 512),
             ("64T", 64 << 40),
@@ -150,6 +244,17 @@ mod tests {
         ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
+        for (text, bytes) in
+            [("50M", 50_000_000), ("1.5GB/s", 1_500_000_000), ("800 kB/s", 800_000), ("4.1M", 4_100_000)]
+        {
+            assert_eq!(parse_rate(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "M", "-1M", "1T", "5MiB", "1e9", "fast"] {
+            assert!(parse_rate(text).is_err(), "{text} is no rate");
+        }
+        assert_eq!(parse_resize("2G"), Ok(Resize::To(2 << 30)));
+        assert_eq!(parse_resize("+512M"), Ok(Resize::By(512 << 20)));
+        assert!(parse_resize("-1G").is_err_and(|message| message.contains("only grows")));
         for text in [
             "",
             "G",
@@ -158,7 +263,6 @@ mod tests {
             "1.G",
             ".5G",
             "1.2.3G",
-            "8KB",
             "8X",
             "1,5G",
             "1e3",
@@ -197,6 +301,23 @@ mod tests {
         let more = [or_none(parse_every)("off").map(|_| ()), or_none(parse_size)("0K").map(|_| ())];
         for refused in refused.into_iter().chain(more) {
             assert!(refused.is_err_and(|message| message.contains("none")));
+        }
+        for moment in [0, 951_827_696_000, 1_795_194_245_000, 4_107_542_400_000] {
+            assert_eq!(parse_moment(&show_time(moment)), Ok(moment));
+        }
+        assert_eq!(parse_moment("1970-01-02"), Ok(86_400_000));
+        assert_eq!(parse_moment("1970-01-01T00:01Z"), Ok(60_000));
+        for text in [
+            "yesterday",
+            "2026-13-01",
+            "2026-1-01",
+            "2026-01-32",
+            "2026-02-29",
+            "2026-01-01T24:00",
+            "26-01-01",
+            "-1h",
+        ] {
+            assert!(parse_moment(text).is_err(), "{text} is no time");
         }
         assert_eq!(show_time(0), "1970-01-01 00:00:00");
         assert_eq!(show_time(951_827_696_000), "2000-02-29 12:34:56");

@@ -14,12 +14,12 @@ use forebay_api::{Operation, SnapshotClone, SnapshotCreate, SnapshotRollback, Sn
 
 #[derive(Subcommand, Debug)]
 pub enum Snapshot {
-    /// Take a snapshot of a volume, or of several or of all of a project at one moment
+    /// Take a snapshot of a volume, or of several volumes or a project at one moment
     Create {
-        /// POOL/VOLUME@NAME, or POOL/PROJECT@NAME for all its volumes; of several the pool and the name are the same
+        /// POOL/VOLUME@NAME, or POOL/PROJECT@NAME for all its volumes; several must have the same pool and NAME
         #[arg(value_name = "VOLUME@NAME", required = true)]
         names: Vec<String>,
-        /// Nobody can delete it for so long, nor its volume, nor the pool as long as it is imported; this cannot be undone. At most 36500d
+        /// Retention, up to 36500d: no user can delete the snapshot, its volume or its imported pool before it ends. It cannot be undone
         #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
         retain: Option<u64>,
         #[command(flatten)]
@@ -29,10 +29,10 @@ pub enum Snapshot {
     },
     /// List snapshots, the oldest of a volume first
     List {
-        /// Only this volume's
+        /// Only snapshots of this volume
         #[arg(conflicts_with = "pool")]
         volume: Option<String>,
-        /// Only this pool's
+        /// Only snapshots of this pool
         #[arg(long)]
         pool: Option<String>,
     },
@@ -41,7 +41,7 @@ pub enum Snapshot {
         /// POOL/VOLUME@NAME or UUID
         name: String,
     },
-    /// Delete a snapshot; what only it has comes back in the background
+    /// Delete a snapshot; space that only it uses is freed in the background
     Delete {
         /// POOL/VOLUME@NAME or UUID
         name: String,
@@ -50,11 +50,11 @@ pub enum Snapshot {
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Put a volume back to what it was; newer snapshots stay
+    /// Roll a volume back to a snapshot; newer snapshots stay
     Rollback {
         /// POOL/VOLUME@NAME or UUID
         name: String,
-        /// Although clients are connected to the volume
+        /// Proceed even if clients are connected to the volume
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -62,14 +62,14 @@ pub enum Snapshot {
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Keep a snapshot from being deleted, by anybody or a schedule
+    /// Hold a snapshot, so that no user and no schedule can delete it
     Hold {
         /// POOL/VOLUME@NAME or UUID
         name: String,
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Let a snapshot go that was held
+    /// Release a held snapshot
     Release {
         /// POOL/VOLUME@NAME or UUID
         name: String,
@@ -80,10 +80,10 @@ pub enum Snapshot {
     Set {
         /// POOL/VOLUME@NAME or UUID
         name: String,
-        /// It is made to be cloned, and not to be deleted
+        /// Whether it is a template, which is kept for clones and cannot be deleted
         #[arg(long, value_name = "true|false", action = ArgAction::Set, required_unless_present = "retain")]
         template: Option<bool>,
-        /// Nobody can delete it for so long from now, nor its volume, nor the pool as long as it is imported: not for less than it is retained already
+        /// Retention from now: no user can delete the snapshot, its volume or its imported pool before it ends. It can only be extended
         #[arg(long, value_name = "DURATION", value_parser = parse_duration, required_unless_present = "template")]
         retain: Option<u64>,
         #[command(flatten)]
@@ -91,19 +91,19 @@ pub enum Snapshot {
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Write a snapshot to stdout as a stream: all of it, or what makes it of another
+    /// Write a snapshot to stdout as a stream: all of it, or the changes since another one
     Send(streams::Send),
-    /// Receive a snapshot's stream from stdin; nothing of it is there before all is
+    /// Receive a snapshot's stream from stdin; the snapshot appears when it is complete
     Receive(streams::Receive),
-    /// List what came of streams that did not end yet
-    Receptions(streams::Receptions),
-    /// Give up what came of a stream
+    /// List interrupted receives
+    Receives(streams::Receives),
+    /// Discard an interrupted receive
     Abandon(streams::Abandon),
 }
 
 #[derive(Subcommand, Debug)]
 pub enum CloneCommand {
-    /// Make a volume of a snapshot; it shares the snapshot's blocks until they are overwritten
+    /// Create a volume from a snapshot; it shares the snapshot's blocks until they are overwritten
     Create {
         /// POOL/VOLUME@NAME or UUID of the snapshot
         #[arg(value_name = "VOLUME@NAME")]
@@ -116,7 +116,7 @@ pub enum CloneCommand {
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Make a clone the owner of its snapshot; the volume that it was cloned from becomes a clone of it, and can be deleted
+    /// Promote a clone to the owner of its snapshot; its origin becomes a clone, and can be deleted
     Promote {
         /// POOL/NAME or UUID
         name: String,
@@ -139,7 +139,8 @@ fn group(names: &[String]) -> Result<SnapshotCreate, Failure> {
             return wrong("it is not a snapshot's name".into(), "Write POOL/VOLUME@NAME.");
         };
         if !request.volumes.is_empty() && request.name != name {
-            let detail = format!("of snapshots of one moment another is named {}", request.name);
+            let detail =
+                format!("snapshots taken together need the same name, and another is named {}", request.name);
             return wrong(detail, "Give all of them the same name, or take them one after the other.");
         }
         request.name = name.into();
@@ -198,11 +199,16 @@ impl Session {
                 }
                 // By its UUID, which no other has, for the same reason.
                 let seen: api::Snapshot = self.client.get(Call::of(Operation::SnapshotShow, &name))?;
-                let what = "Rolling a volume back loses what no snapshot has of it, and cannot be undone";
+                let what =
+                    "Rolling a volume back loses all changes that no snapshot has, and cannot be undone";
                 let call = Call::of(Operation::SnapshotRollback, &seen.id).body(&body);
                 self.confirm(yes.yes, what, &name, &call)?;
                 self.one(&self.client.get::<api::Volume>(call)?, |volume| {
-                    println!("Volume {} is as it was at {}.", printable(&volume.name), printable(&seen.name));
+                    println!(
+                        "Volume {} is rolled back to {}.",
+                        printable(&volume.name),
+                        printable(&seen.name)
+                    );
                 })
             }
             Snapshot::Hold { name, dry_run } => {
@@ -223,8 +229,8 @@ impl Session {
             }
             Snapshot::Send(send) => self.snapshot_send(send),
             Snapshot::Receive(receive) => self.snapshot_receive(receive),
-            Snapshot::Receptions(list) => self.receptions(list),
-            Snapshot::Abandon(abandon) => self.reception_abandon(abandon),
+            Snapshot::Receives(list) => self.receives(list),
+            Snapshot::Abandon(abandon) => self.receive_abandon(abandon),
         }
     }
 
@@ -234,7 +240,8 @@ impl Session {
         if dry_run.dry_run {
             return self.plan(&answer);
         }
-        self.one(&answer.parse::<api::Snapshot>()?, show::snapshot)
+        let snapshot = answer.parse::<api::Snapshot>()?;
+        self.changed(&snapshot, format!("Snapshot {} is changed.", snapshot.name))
     }
 
     pub fn clone_command(&self, command: CloneCommand) -> Outcome {
@@ -258,7 +265,10 @@ impl Session {
                     return self.plan(&answer);
                 }
                 self.one(&answer.parse::<api::Volume>()?, |volume| {
-                    println!("Volume {} owns the snapshot that it came from.", printable(&volume.name));
+                    println!(
+                        "Volume {} is promoted: it owns the snapshot that it was cloned from.",
+                        printable(&volume.name)
+                    );
                 })
             }
         }

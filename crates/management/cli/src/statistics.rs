@@ -1,9 +1,11 @@
-//! `forebay stat` and `forebay worksheet`: what statistics say, and what was saved to be looked at again.
+//! `forebay stat` and `forebay worksheet`: statistics over time, and saved graphs of them.
 
 use crate::arguments::DryRun;
 use crate::client::Call;
 use crate::commands::{Outcome, Session};
 use crate::failure::{Exit, Failure, printable};
+use crate::listing::{self, Shown};
+use crate::rename::Rename;
 use crate::show;
 use crate::size::show_time;
 use crate::table::{Cell, colour};
@@ -25,21 +27,21 @@ const COLOURS: [u8; 5] = [0, 24, 31, 172, 220];
 
 #[derive(Subcommand, Debug)]
 pub enum Stat {
-    /// List what can be asked for
+    /// List the statistics
     List,
-    /// Have statistics counted again
+    /// Turn the collection of statistics on
     On,
-    /// Have nothing counted until `stat on` or the daemon's next start: those seconds are missing
+    /// Turn the collection of statistics off until `stat on` or the daemon's next start; that time is missing later
     Off,
     /// Show a statistic over time, like `iscsi.ops[op=read][client]`
     Query {
         #[command(flatten)]
         question: Question,
-        /// Lines at most, the greatest
+        /// Maximum number of lines, 1 to 100; the greatest are shown
         #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=100))]
         limit: u32,
     },
-    /// Show how many requests took how long, were how large, or where: `nbd.ops[latency]`, `[size]`, `[offset]`
+    /// Show requests by latency, size or offset over time: `nbd.ops[latency]`, `[size]`, `[offset]`
     Heatmap {
         #[command(flatten)]
         question: Question,
@@ -48,15 +50,15 @@ pub enum Stat {
 
 #[derive(Args, Debug)]
 pub struct Question {
-    /// layer.noun and brackets: [dim] breaks down, [dim=value] and [dim!=value] choose
+    /// Statistic, as layer.noun and brackets: [dim] breaks down, [dim=value] and [dim!=value] filter
     expression: String,
-    /// When it begins, in seconds since 1970; 0 and less: so many before now
+    /// Start, in seconds since 1970; 0 or a negative number counts from now
     #[arg(long, value_name = "SECONDS", default_value_t = -300, allow_negative_numbers = true)]
     from: i64,
-    /// When it ends, in the same way
+    /// End, in the same format
     #[arg(long, value_name = "SECONDS", default_value_t = 0, allow_negative_numbers = true)]
     to: i64,
-    /// Length of a step in seconds [default: what fits]
+    /// Length of a step in seconds [default: one that fits]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     step: Option<u64>,
 }
@@ -70,18 +72,20 @@ pub enum WorksheetCommand {
         /// Name or UUID
         name: String,
     },
-    /// Delete a worksheet; an interval that it kept is kept no longer than others
+    /// Rename a worksheet
+    Rename(Rename),
+    /// Delete a worksheet; the interval that it pinned is kept no longer than others
     Delete {
         /// Name or UUID
         name: String,
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Print everything that a worksheet shows
+    /// Print the data of a worksheet
     Export {
         /// Name or UUID
         name: String,
-        /// How
+        /// Output format
         #[arg(long, default_value = "json")]
         format: Format,
     },
@@ -104,23 +108,25 @@ impl Session {
                 let call = Call::new(Operation::ServerSet).body(&api::ServerSet { statistics: Some(is_on) });
                 let server: api::Server = self.client.get(call)?;
                 self.one(&server, |_| {
-                    self.say(if is_on { "Statistics are counted." } else { "Nothing is counted." })
+                    self.say(if is_on { "Statistics are on." } else { "Statistics are off." })
                 })
             }
             Stat::Query { question, limit } => {
                 let answer: StatisticAnswer = self.client.get(question.call().query("limit", limit))?;
-                self.one(&answer, |answer| match &answer.heatmap {
-                    Some(map) => print!("{}", drawn(answer, map, columns(), colour())),
-                    None => show_lines(answer),
+                self.row(&answer, |_| match &answer.heatmap {
+                    Some(map) => {
+                        print!("{}", drawn(&answer, map, columns(), colour()));
+                        Ok(())
+                    }
+                    None => show_lines(&answer),
                 })
             }
             Stat::Heatmap { question } => {
                 let answer: StatisticAnswer = self.client.get(question.call())?;
                 let Some(map) = &answer.heatmap else {
-                    let remedy = "Add [latency], [size] or [offset] to `ops` of a layer; `forebay stat list` shows who has them.";
-                    return Err(
-                        Failure::new(Exit::Usage, "this is no heat map", remedy).object(answer.expression)
-                    );
+                    let remedy = "Add [latency], [size] or [offset] to `ops` of a layer; `forebay stat list` shows which have them.";
+                    return Err(Failure::new(Exit::Usage, "this statistic is not a heat map", remedy)
+                        .object(answer.expression));
                 };
                 self.one(&answer, |answer| print!("{}", drawn(answer, map, columns(), colour())))
             }
@@ -136,6 +142,7 @@ impl Session {
                 let one: api::Worksheet = self.client.get(Call::of(Operation::WorksheetShow, &name))?;
                 self.one(&one, show_worksheet)
             }
+            WorksheetCommand::Rename(rename) => self.rename("Worksheet", Operation::WorksheetSet, rename),
             WorksheetCommand::Delete { name, dry_run } => {
                 let call = Call::of(Operation::WorksheetDelete, &name).dry_run(dry_run.dry_run);
                 let answer = self.client.call(call)?;
@@ -176,7 +183,7 @@ fn columns() -> usize {
     }
 }
 
-fn show_statistics(all: &[api::Statistic]) {
+fn show_statistics(all: &[api::Statistic]) -> Shown {
     let rows = all.iter().map(|one| {
         let brackets: Vec<&str> = one.dimensions.iter().chain(&one.spreads).map(String::as_str).collect();
         vec![
@@ -187,7 +194,7 @@ fn show_statistics(all: &[api::Statistic]) {
             Cell::text(&one.sentence),
         ]
     });
-    show::table(&["NAME", "KIND", "UNIT", "BRACKETS", "WHAT"], rows.collect(), "Nothing is counted.");
+    listing::table(&["NAME", "KIND", "UNIT", "BRACKETS", "DESCRIPTION"], rows.collect(), "No statistics.")
 }
 
 fn name(line: &StatisticLine) -> String {
@@ -197,7 +204,7 @@ fn name(line: &StatisticLine) -> String {
     }
 }
 
-fn show_lines(answer: &StatisticAnswer) {
+fn show_lines(answer: &StatisticAnswer) -> Shown {
     let row = |name: String, mean: f64, greatest: Option<f64>, values: &[Option<f64>]| {
         let last = values.iter().rev().flatten().next();
         let shown = |value: Option<f64>| {
@@ -216,8 +223,8 @@ fn show_lines(answer: &StatisticAnswer) {
         }
     }
     println!("{}", title(answer));
-    let titles = ["LINE", "MEAN", "GREATEST", "LAST", "OVER TIME"];
-    show::table(&titles, rows, "Nothing of this kind happened.");
+    let titles = ["LINE", "MEAN", "MAX", "LAST", "OVER TIME"];
+    listing::table(&titles, rows, "Nothing was counted in this interval.")
 }
 
 fn title(answer: &StatisticAnswer) -> String {
@@ -251,7 +258,7 @@ fn drawn(answer: &StatisticAnswer, map: &HeatMap, width: usize, colour: bool) ->
     let mut out = format!("{}\n", title(answer));
     let rows = map.bounds.len().saturating_sub(1);
     if rows == 0 {
-        out.push_str("Nothing of this kind happened.\n");
+        out.push_str("Nothing was counted in this interval.\n");
         return out;
     }
     let label = |bound: u64| match map.unit.as_str() {
@@ -307,7 +314,7 @@ fn interval(spec: &api::WorksheetSpec) -> String {
     }
 }
 
-fn show_worksheets(worksheets: &[api::Worksheet]) {
+fn show_worksheets(worksheets: &[api::Worksheet]) -> Shown {
     let rows = worksheets.iter().map(|one| {
         vec![
             Cell::text(&one.name),
@@ -317,8 +324,8 @@ fn show_worksheets(worksheets: &[api::Worksheet]) {
             Cell::text(&one.id),
         ]
     });
-    let empty = "No worksheets. The browser interface saves them.";
-    show::table(&["NAME", "GRAPHS", "INTERVAL (UTC)", "KEPT", "ID"], rows.collect(), empty);
+    let empty = "No worksheets. Save them in the browser interface.";
+    listing::table(&["NAME", "GRAPHS", "INTERVAL (UTC)", "KEPT", "ID"], rows.collect(), empty)
 }
 
 fn show_worksheet(one: &api::Worksheet) {
@@ -357,7 +364,7 @@ mod tests {
         let map = answer.heatmap.as_ref().unwrap();
         let text = drawn(&answer, map, 80, false);
         let lines: Vec<&str> = text.lines().skip(1).collect();
-        assert_eq!(lines, ["2us    ▒", "1us  █ ░"]);
+        assert_eq!(lines, ["2µs    ▒", "1µs  █ ░"]);
         assert!(drawn(&answer, map, 80, true).contains("\x1b[38;5;220m█\x1b[0m"));
         let wide = HeatMap {
             columns: vec![vec![1.0; 100]; 500],

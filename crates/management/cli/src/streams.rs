@@ -21,22 +21,22 @@ const EVENTS_ASKED_MAX: usize = 5;
 pub struct Send {
     /// POOL/VOLUME@NAME or UUID
     name: String,
-    /// Only what makes it of this one: @NAME of the same volume, POOL/VOLUME@NAME or UUID; or of a bookmark, '#NAME' or 'POOL/VOLUME#NAME', quoted
+    /// Send only the changes since this snapshot (@NAME, POOL/VOLUME@NAME or UUID) or bookmark ('#NAME' or 'POOL/VOLUME#NAME', quoted)
     #[arg(long, value_name = "SNAPSHOT|BOOKMARK")]
     from: Option<String>,
-    /// Go on where a stream broke off, as the receiver says; that names the other snapshot as well
+    /// Resume an interrupted stream with the token that `snapshot receives` shows at the receiver; it includes the value of --from
     #[arg(long, value_name = "TOKEN", conflicts_with = "from")]
     resume: Option<String>,
 }
 
 #[derive(Args, Debug)]
 pub struct Receive {
-    /// POOL/[PROJECT/]NAME: a new volume, or one that has the snapshot that the stream builds upon
+    /// POOL/[PROJECT/]NAME: a new volume, or one that has the base snapshot of the stream
     volume: String,
-    /// Lose what was written to the volume since that snapshot
+    /// Discard what was written to the volume after the base snapshot
     #[arg(long)]
     discard_changes: bool,
-    /// Although clients are connected to the volume
+    /// Proceed even if clients are connected to the volume
     #[arg(long)]
     force: bool,
 }
@@ -45,21 +45,21 @@ pub struct Receive {
 pub struct Trace {
     /// POOL/[PROJECT/]NAME or UUID
     name: String,
-    /// For how long
+    /// Duration in seconds, 1 to 3600
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
 }
 
 #[derive(Args, Debug)]
-pub struct Receptions {
-    /// Only this pool's
+pub struct Receives {
+    /// Only receives of this pool
     #[arg(long)]
     pool: Option<String>,
 }
 
 #[derive(Args, Debug)]
 pub struct Abandon {
-    /// POOL/NAME that it was received as
+    /// POOL/NAME of the receiving volume
     volume: String,
     #[command(flatten)]
     yes: Yes,
@@ -81,7 +81,7 @@ impl Session {
     pub fn snapshot_send(&self, send: Send) -> Outcome {
         refuse_terminal(
             stdout().is_terminal(),
-            "a stream is nothing for a terminal",
+            "a binary stream cannot be written to a terminal",
             "Redirect it to a file, or pipe it into `forebay snapshot receive VOLUME`.",
         )?;
         let mut call = Call::of(Operation::SnapshotSend, &send.name);
@@ -111,7 +111,7 @@ impl Session {
             let Ok(events) = self.client.get::<api::Page<api::Event>>(call) else { break };
             if let Some(event) = events.items.iter().find(|event| is_end_of(event, name)) {
                 let detail = format!("{BROKEN_OFF}: {}", event.message);
-                let remedy = "Then have the stream go on where the receiver is (`--resume`).";
+                let remedy = "Then resume the stream (`--resume`).";
                 return Failure::new(failure.exit, detail, remedy).object(name);
             }
             let Some(last) = events.items.last() else { break };
@@ -123,8 +123,8 @@ impl Session {
     pub fn snapshot_receive(&self, receive: Receive) -> Outcome {
         refuse_terminal(
             stdin().is_terminal(),
-            "a stream does not come from a terminal",
-            "Have stdin be a file, or a pipe from `forebay snapshot send SNAPSHOT`.",
+            "a binary stream cannot be read from a terminal",
+            "Redirect stdin from a file, or pipe it from `forebay snapshot send SNAPSHOT`.",
         )?;
         let mut call = Call::of(Operation::SnapshotReceive, &receive.volume);
         for (flag, is_set) in [("discard_changes", receive.discard_changes), ("force", receive.force)] {
@@ -144,18 +144,18 @@ impl Session {
         Ok(Exit::Ok)
     }
 
-    pub fn receptions(&self, list: Receptions) -> Outcome {
-        self.list(&self.client.all(Operation::ReceptionList, &of_pool(list.pool))?, show::receptions)
+    pub fn receives(&self, list: Receives) -> Outcome {
+        self.list(&self.client.all(Operation::ReceiveList, &of_pool(list.pool))?, show::receives)
     }
 
-    pub fn reception_abandon(&self, abandon: Abandon) -> Outcome {
+    pub fn receive_abandon(&self, abandon: Abandon) -> Outcome {
         let Abandon { volume, yes, dry_run } = abandon;
-        let call = Call::of(Operation::ReceptionDelete, &volume).dry_run(dry_run.dry_run);
+        let call = Call::of(Operation::ReceiveAbandon, &volume).dry_run(dry_run.dry_run);
         if dry_run.dry_run {
             return self.plan(&self.client.call(call)?);
         }
-        self.confirm(yes.yes, "What was received has to be sent again", &volume, &call)?;
+        self.confirm(yes.yes, "The received data is discarded, and has to be sent again", &volume, &call)?;
         self.client.call(call)?;
-        self.done(&volume, "reception.delete", format!("What was received for {volume} is given up."))
+        self.done(&volume, "receive.abandon", format!("The interrupted receive of {volume} is discarded."))
     }
 }

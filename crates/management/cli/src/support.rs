@@ -1,6 +1,6 @@
-//! `forebay support`: everything that somebody needs who helps, in one file.
+//! `forebay support`: everything that support needs, in one file.
 //!
-//! It is what the API tells, so it has no secret: nothing that the API answers has one. It does have names, addresses and serial numbers.
+//! It is what the API answers, so it has no secret: nothing that the API answers has one. It does have names, addresses and serial numbers.
 
 use crate::client::Call;
 use crate::commands::{Outcome, Session};
@@ -17,9 +17,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 #[derive(Subcommand, Debug)]
 pub enum Support {
-    /// Write everything that the appliance tells of itself to a file, without secrets, for whoever helps
+    /// Write the appliance's state and settings to a file for support, without secrets
     Bundle {
-        /// A file that does not exist yet [default: forebay-support-SECONDS.json]
+        /// The file, which must not exist yet [default: forebay-support-SECONDS.json]
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
@@ -70,7 +70,7 @@ impl Session {
         })?;
         let said = json!({ "file": file, "parts": parts, "bytes": text.len(), "missing": missing });
         self.one(&said, |_| {
-            let has = if missing.is_empty() { "has all that helps, and no" } else { "has no" };
+            let has = if missing.is_empty() { "is complete and has no" } else { "has no" };
             println!("{} {has} secrets. It has names, addresses and serial numbers.", file.display());
             for (why, parts) in &missing {
                 println!("Missing: {}: {}.", parts.join(", "), printable(why.trim_end_matches('.')));

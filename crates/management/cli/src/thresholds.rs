@@ -1,11 +1,12 @@
-//! `forebay threshold`: alerts that somebody wants of a statistic.
+//! `forebay threshold`: alerts on statistics.
 
 use crate::arguments::DryRun;
 use crate::channels::SeverityArgument;
 use crate::client::Call;
 use crate::commands::{Outcome, Session};
 use crate::failure::{Exit, Failure, printable};
-use crate::show;
+use crate::listing::{self, Shown};
+use crate::rename::Rename;
 use crate::size::parse_duration;
 use crate::table::Cell;
 use clap::{ArgGroup, Args, Subcommand};
@@ -15,19 +16,19 @@ use forebay_api::{
 
 #[derive(Subcommand, Debug)]
 pub enum ThresholdCommand {
-    /// Have an alert raised as long as a statistic is above or below a limit
+    /// Create a threshold: an alert is raised while a statistic is above or below a limit
     #[command(group = ArgGroup::new("needed").required(true).args(["above", "below"]))]
     Create {
         /// Letters, digits and `._-`, starting with a letter
         name: String,
-        /// layer.noun and brackets, as in `forebay stat query`; broken down like disk.latency[device], each line counts by itself
+        /// Statistic, as in `forebay stat query`; with a breakdown like disk.latency[device], each line is checked separately
         expression: String,
         #[command(flatten)]
         limit: Limit,
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// List thresholds, and what the statistics are now
+    /// List thresholds and the present values of their statistics
     List,
     /// Show a threshold
     Show {
@@ -44,6 +45,8 @@ pub enum ThresholdCommand {
         #[command(flatten)]
         dry_run: DryRun,
     },
+    /// Rename a threshold
+    Rename(Rename),
     /// Delete a threshold, and its alert
     Delete {
         /// Name or UUID
@@ -55,16 +58,16 @@ pub enum ThresholdCommand {
 
 #[derive(Args, Debug)]
 pub struct Limit {
-    /// The mean, of a spread like latency the p99, is above this, in the statistic's unit: a count 500, a time 10ms, a size or bytes per second 50M, a percentage 90%
+    /// Alert while the mean (for latency the p99) is above this: 500 (count), 10ms (time), 50M (size or throughput) or 90% (percentage)
     #[arg(long, value_name = "VALUE", value_parser = value, conflicts_with = "below")]
     above: Option<Value>,
-    /// Likewise below it
+    /// Alert while it is below this, in the same units
     #[arg(long, value_name = "VALUE", value_parser = value)]
     below: Option<Value>,
-    /// Over how long the mean goes, 10s to 1h [default for a new threshold: 60s]
+    /// Averaging time, 10s to 1h [default for a new threshold: 60s]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     over: Option<u64>,
-    /// What kind of alert it is [default for a new threshold: warning]
+    /// Severity of the alert [default for a new threshold: warning]
     #[arg(long)]
     severity: Option<SeverityArgument>,
 }
@@ -91,7 +94,9 @@ impl std::fmt::Display for Value {
 
 /// What may stand behind the number of a limit, by the statistic's unit, and an example that is right.
 fn suffixes(unit: &str) -> (&'static [(&'static str, f64)], &'static str) {
-    const TIMES: &[(&str, f64)] = &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+    const TIMES: &[(&str, f64)] = &[("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
+    const RATES: &[(&str, f64)] =
+        &[("G", 1e9), ("M", 1e6), ("K", 1e3), ("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3), ("B/s", 1.0)];
     const SIZES: &[(&str, f64)] = &[
         ("B", 1.0),
         ("K", 1024.0),
@@ -103,7 +108,7 @@ fn suffixes(unit: &str) -> (&'static [(&'static str, f64)], &'static str) {
     match unit {
         "ns" => (TIMES, "10ms"),
         "bytes" => (SIZES, "100G"),
-        "bytes-per-second" => (SIZES, "50M"),
+        "bytes-per-second" => (RATES, "50M"),
         "thousandths" => (&[("%", 10.0)], "90%"),
         // Nanoseconds of each second.
         "ns-per-second" => (&[("%", 1e7)], "90%"),
@@ -134,7 +139,7 @@ impl Value {
             [one] => format!("a number with {one}"),
             [all @ .., last] => format!("a number with {} or {last}", all.join(", ")),
         };
-        let detail = format!("`{self}` is no limit for this statistic: it is {unit}");
+        let detail = format!("`{self}` does not fit this statistic, which is {unit}");
         Err(Failure::new(Exit::Usage, detail, format!("Write {form}, like {example}.")).object(statistic))
     }
 }
@@ -188,13 +193,13 @@ impl Session {
             ThresholdCommand::List => self.list(&self.client.all(Operation::ThresholdList, &[])?, show_all),
             ThresholdCommand::Show { name } => {
                 let threshold: Threshold = self.client.get(Call::of(Operation::ThresholdShow, &name))?;
-                self.one(&threshold, |threshold| show_all(std::slice::from_ref(threshold)))
+                self.row(&threshold, show_all)
             }
             ThresholdCommand::Set { name, limit, dry_run } => {
                 let seen = self.client.call(Call::of(Operation::ThresholdShow, &name))?;
                 let Threshold { mut spec, status, .. } = seen.parse()?;
                 limit.apply(&mut spec, &status.unit)?;
-                let body = ThresholdSet { spec: Some(spec) };
+                let body = ThresholdSet { name: None, spec: Some(spec) };
                 let call = Call::of(Operation::ThresholdSet, &name).body(&body).if_seen(&seen);
                 let answer = self.client.call(call.dry_run(dry_run.dry_run))?;
                 if dry_run.dry_run {
@@ -204,6 +209,7 @@ impl Session {
                     println!("Threshold {} is changed: {}.", printable(&threshold.name), in_words(threshold));
                 })
             }
+            ThresholdCommand::Rename(rename) => self.rename("Threshold", Operation::ThresholdSet, rename),
             ThresholdCommand::Delete { name, dry_run } => {
                 let call = Call::of(Operation::ThresholdDelete, &name).dry_run(dry_run.dry_run);
                 let answer = self.client.call(call)?;
@@ -226,7 +232,7 @@ fn in_words(threshold: &Threshold) -> String {
     format!("{word} {} over {} s", show_in_unit(limit, &threshold.status.unit), spec.over_seconds)
 }
 
-fn show_all(thresholds: &[Threshold]) {
+fn show_all(thresholds: &[Threshold]) -> Shown {
     let rows = thresholds.iter().map(|one| {
         let value = one.status.value.map_or("-".into(), |value| show_in_unit(value, &one.status.unit));
         vec![
@@ -234,13 +240,12 @@ fn show_all(thresholds: &[Threshold]) {
             Cell::text(&one.spec.expression),
             Cell::text(in_words(one)),
             Cell::number(value),
-            Cell::text(if one.status.crossed { "crossed" } else { "kept" }),
+            Cell::text(if one.status.crossed { "crossed" } else { "ok" }),
             Cell::text(one.spec.severity.name()),
         ]
     });
-    let empty =
-        "No thresholds. 'forebay threshold create slow-disks disk.latency[device] --above 100ms' makes one.";
-    show::table(&["NAME", "STATISTIC", "ALERT WHEN", "NOW", "STATE", "SEVERITY"], rows.collect(), empty);
+    let empty = "No thresholds. Create one with: forebay threshold create slow-disks disk.latency[device] --above 100ms";
+    listing::table(&["NAME", "STATISTIC", "ALERT WHEN", "NOW", "STATE", "SEVERITY"], rows.collect(), empty)
 }
 
 #[cfg(test)]
@@ -262,7 +267,7 @@ mod tests {
             ("0", "volumes", 0.0),
             ("10ms", "ns", 1e7),
             ("1.5s", "ns", 1.5e9),
-            ("50M", "bytes-per-second", 52_428_800.0),
+            ("50M", "bytes-per-second", 5e7),
             ("100GiB", "bytes", 107_374_182_400.0),
             ("90%", "thousandths", 900.0),
             ("50%", "ns-per-second", 5e8),
@@ -273,7 +278,7 @@ mod tests {
             ("10%", "bytes", "a size in bytes", "like 100G."),
             ("100", "bytes", "a size in bytes", "with B, K, M, G, T or P"),
             ("50ms", "per-second", "a count per second", "a number alone, like 500."),
-            ("50", "ns", "a time", "with ns, us, ms or s, like 10ms."),
+            ("50", "ns", "a time", "with ns, us, µs, ms or s, like 10ms."),
             ("900", "thousandths", "a percentage", "with %, like 90%."),
             ("10x", "ns", "`10x`", "like 10ms."),
         ] {
@@ -287,7 +292,8 @@ mod tests {
 
     #[test]
     fn what_is_shown_can_be_written() {
-        for unit in ["ns", "bytes", "thousandths", "ns-per-second", "per-second", "rows"] {
+        for unit in ["ns", "bytes", "bytes-per-second", "thousandths", "ns-per-second", "per-second", "rows"]
+        {
             let (_, example) = suffixes(unit);
             let shown = show_in_unit(limit(example, unit).unwrap(), unit);
             assert!(

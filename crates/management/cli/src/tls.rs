@@ -25,7 +25,7 @@ pub async fn connect(
     let name = ServerName::try_from(host).map_err(|_| {
         Failure::new(
             Exit::Usage,
-            "no certificate is for such a host",
+            "this is not a host name for a certificate",
             "Write FOREBAY_URL like https://box.example:8080.",
         )
         .object(authority)
@@ -42,10 +42,10 @@ pub async fn connect(
         });
         let (detail, remedy) = match is_unknown {
             true => (
-                format!("the daemon's certificate is not to be trusted: {error}"),
-                "Copy tls/ca.pem from its data directory, compare its SHA-256 with what the daemon printed, and name it in FOREBAY_CA.",
+                format!("the daemon's certificate is not trusted: {error}"),
+                "Copy tls/ca.pem from the daemon's data directory, compare its SHA-256 with the one that the daemon printed, and name the file in FOREBAY_CA.",
             ),
-            false => (format!("no TLS with the daemon: {error}"), "Check FOREBAY_URL: is it http:// there?"),
+            false => (format!("TLS with the daemon failed: {error}"), "Check FOREBAY_URL: the daemon may use http:// there."),
         };
         Failure::new(Exit::Unreachable, detail, remedy).object(authority)
     })

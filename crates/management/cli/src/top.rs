@@ -1,4 +1,4 @@
-//! Who uses what now, second by second: the ledger of service levels, and the statistics that the browser shows, too.
+//! The live load, second by second: the ledger of service levels, and the statistics that the browser shows, too.
 
 use crate::client::{Call, Client};
 use crate::commands::{Outcome, Session};
@@ -27,31 +27,31 @@ const SILENT_LOOKS_MAX: u32 = 50;
 
 #[derive(Subcommand, Debug)]
 pub enum Top {
-    /// Show each second what volumes were promised, asked for and got, and why a promise was not kept
+    /// Show every second the demand and performance of each volume, whether its level is met, and why not
     Qos {
         /// Pool name or UUID
         pool: String,
         #[command(flatten)]
         count: Count,
     },
-    /// Show each second what each volume does, over all protocols
+    /// Show every second the load of each volume, over NBD and iSCSI
     Volumes(Seen),
-    /// Show each second what each client asks for and gets
+    /// Show every second the load of each client
     Clients(Seen),
-    /// Show each second what each disk does
+    /// Show every second the load of each disk
     Disks(Seen),
 }
 
 #[derive(Args, Debug)]
 pub struct Count {
-    /// End after this many seconds; without it, when somebody quits, or after the first with --json or where the output is not a terminal
+    /// End after this many seconds [default: 1 with --json or without a terminal, otherwise until `q`]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }
 
 #[derive(Args, Debug)]
 pub struct Seen {
-    /// What they are in order of, the greatest first
+    /// Sort order, the greatest first
     #[arg(long, default_value = "operations")]
     sort: By,
     #[command(flatten)]
@@ -67,7 +67,7 @@ pub enum By {
 }
 
 const SORTS: &[&str] = &["operations", "bytes", "latency"];
-const QOS_SORTS: &[&str] = &["promises", "asked", "latency"];
+const QOS_SORTS: &[&str] = &["missed", "asked", "latency"];
 
 impl Session {
     pub fn top(self, command: Top) -> Outcome {
@@ -134,7 +134,7 @@ impl Second for LedgerView {
     }
 }
 
-/// What an answer tells of a name.
+/// What an answer has of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Figure {
     Operations,
@@ -164,8 +164,8 @@ static VOLUMES: What = What {
         (Figure::Latency, "nbd.latency[volume]"),
         (Figure::Latency, "iscsi.latency[volume]"),
     ],
-    headline: "Volumes, as their clients see them over NBD and iSCSI",
-    empty: "No client asks for anything.",
+    headline: "Load of volumes over NBD and iSCSI, as clients see it",
+    empty: "No client is active.",
 };
 static CLIENTS: What = What {
     title: "CLIENT",
@@ -178,8 +178,8 @@ static CLIENTS: What = What {
         (Figure::Latency, "nbd.latency[client]"),
         (Figure::Latency, "iscsi.latency[client]"),
     ],
-    headline: "Clients over NBD and iSCSI",
-    empty: "No client asks for anything.",
+    headline: "Load of clients over NBD and iSCSI",
+    empty: "No client is active.",
 };
 static DISKS: What = What {
     title: "DISK",
@@ -190,8 +190,8 @@ static DISKS: What = What {
         (Figure::Latency, "disk.latency[device]"),
         (Figure::Busy, "disk.busy[device]"),
     ],
-    headline: "Disks of all pools",
-    empty: "No disk has anything to do.",
+    headline: "Load of the disks of all pools",
+    empty: "No disk is active.",
 };
 
 /// Seconds of the statistics.
@@ -259,8 +259,8 @@ impl Source for Statistics {
             let items = doing.into_iter().map(|(name, doing)| Doing { name, ..doing }).collect();
             return Ok(Box::new(StatisticsSecond { at_unix_s: at, items, what: self.what }));
         }
-        let remedy = "`forebay stat on` has statistics counted, if somebody has switched them off.";
-        Err(Failure::new(crate::failure::Exit::Failed, "nothing was counted for ten seconds", remedy))
+        let remedy = "If statistics are off, turn them on with `forebay stat on`.";
+        Err(Failure::new(crate::failure::Exit::Failed, "no statistics for ten seconds", remedy))
     }
 }
 
@@ -303,7 +303,7 @@ impl StatisticsSecond {
 impl Second for StatisticsSecond {
     fn view(&self, sort: usize) -> View {
         let has_busy = self.what.questions.iter().any(|(figure, _)| *figure == Figure::Busy);
-        let mut titles = vec![self.what.title, "OPS/S", "BANDWIDTH", "P99"];
+        let mut titles = vec![self.what.title, "IOPS", "BANDWIDTH", "P99"];
         titles.extend(has_busy.then_some("BUSY"));
         let row = |one: &Doing| {
             let mut row = vec![
@@ -343,21 +343,21 @@ fn share(us: u64, second: &LedgerSecond) -> String {
     percent(permille.try_into().unwrap_or(u32::MAX))
 }
 
-/// Broken promises first, then whoever has the most of the pool; or by what is asked for, or how long that takes.
+/// Missed levels first, then the volumes with the most of the pool's time; or by demand, or by latency.
 fn view(pool: &str, second: &LedgerSecond, sort: usize) -> View {
-    let promisable = match second.promisable_permille {
-        Some(permille) => format!("of {} that can be promised", percent(permille)),
-        None => "of a pool that was not measured ('forebay pool calibrate POOL')".into(),
+    let possible = match second.guarantee_max_permille {
+        Some(permille) => format!("{} can be guaranteed", percent(permille)),
+        None => "nothing is guaranteed before 'forebay pool calibrate POOL'".into(),
     };
     let mut text = format!(
-        "{}: levels ask for {} of its time, {promisable}",
+        "{}: levels need {} of the pool's time; {possible}",
         printable(pool),
-        percent(second.promised_permille)
+        percent(second.guaranteed_permille)
     );
-    if !second.own_work_us.is_empty() {
-        let own = second.own_work_us.iter();
+    if !second.background_work_us.is_empty() {
+        let own = second.background_work_us.iter();
         let own = own.map(|(kind, us)| format!("{} {}", printable(kind), share(*us, second)));
-        text.push_str(&format!("; own work: {}", own.collect::<Vec<_>>().join(", ")));
+        text.push_str(&format!("; background work: {}", own.collect::<Vec<_>>().join(", ")));
     }
     let mut lines: Vec<&api::LedgerLine> = second.volumes.iter().collect();
     let by = |line: &api::LedgerLine| match sort {
@@ -365,16 +365,16 @@ fn view(pool: &str, second: &LedgerSecond, sort: usize) -> View {
         1 => line.asked,
         _ => line.p99_us,
     };
-    lines.sort_by_key(|line| (sort == 0 && line.state != LedgerState::Violated, Reverse(by(line))));
+    lines.sort_by_key(|line| (sort == 0 && line.state != LedgerState::Missed, Reverse(by(line))));
     let titles =
-        vec!["VOLUME", "LEVEL", "ASKED/S", "DONE/S", "BANDWIDTH", "P50", "P99", "POOL", "STATE", "CAUSE"];
+        vec!["VOLUME", "LEVEL", "ASKED", "IOPS", "BANDWIDTH", "P50", "P99", "POOL TIME", "STATE", "CAUSE"];
     let rows: Vec<Vec<Cell>> = lines
         .into_iter()
         .map(|line| {
             let tone = match line.state {
-                LedgerState::Violated => Tone::Bad,
-                LedgerState::Capped | LedgerState::CannotBeKept => Tone::Warning,
-                LedgerState::Met | LedgerState::NotDemanded | LedgerState::BestEffort => Tone::Plain,
+                LedgerState::Missed => Tone::Bad,
+                LedgerState::Limited | LedgerState::CannotBeMet => Tone::Warning,
+                LedgerState::Met | LedgerState::LowDemand | LedgerState::BestEffort => Tone::Plain,
             };
             vec![
                 Cell::text(&line.volume),
@@ -390,7 +390,7 @@ fn view(pool: &str, second: &LedgerSecond, sort: usize) -> View {
             ]
         })
         .collect();
-    View { headline: text, titles, rows, empty: "No volume was asked for anything." }
+    View { headline: text, titles, rows, empty: "No volume is active." }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The commands about the trash: deleting volumes, having them back, deleting them for good.
+//! The commands about the trash: deleting, restoring and purging volumes.
 
 use crate::arguments::{DryRun, Yes};
 use crate::client::Call;
@@ -17,10 +17,10 @@ pub struct Delete {
     /// Also delete its snapshots
     #[arg(long)]
     with_snapshots: bool,
-    /// For good: its space comes back at once, and nothing can be had back
+    /// Delete it for good: its space is freed at once, and it cannot be restored
     #[arg(long)]
     purge: bool,
-    /// Although clients are connected to the volume
+    /// Proceed even if clients are connected to the volume
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -34,10 +34,10 @@ pub struct Delete {
 pub struct Settings {
     /// The pool's name or UUID
     name: String,
-    /// How long deleted volumes wait in the trash, like 7d (the default of a new pool); 0 or off for not at all
+    /// How long deleted volumes stay in the trash, such as 7d; 0 or off for no trash [default of a new pool: 7d]
     #[arg(long, value_name = "DURATION", value_parser = parse_every, group = "setting")]
     trash_keep: Option<u32>,
-    /// Percent of the pool: an event tells when so much is used; give all that are wanted, up to 8 [default: 80 and 90]
+    /// Used space in percent at which an event is raised; repeat the option for all thresholds, up to 8 [default: 80 and 90]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100), group = "setting")]
     threshold: Vec<u8>,
     #[command(flatten)]
@@ -48,16 +48,16 @@ pub struct Settings {
 
 #[derive(Args, Debug)]
 pub struct List {
-    /// Only this pool's
+    /// Only volumes of this pool
     #[arg(long)]
     pool: Option<String>,
 }
 
 #[derive(Args, Debug)]
 pub struct Restore {
-    /// POOL/NAME as it was, or UUID
+    /// Former POOL/NAME, or UUID
     name: String,
-    /// POOL/[PROJECT/]NAME that it has from now on
+    /// New name, POOL/[PROJECT/]NAME [default: the former name]
     #[arg(long = "as", value_name = "NEW")]
     new: Option<String>,
     #[command(flatten)]
@@ -66,7 +66,7 @@ pub struct Restore {
 
 #[derive(Args, Debug)]
 pub struct Purge {
-    /// POOL/NAME as it was, or UUID
+    /// Former POOL/NAME, or UUID
     name: String,
     #[command(flatten)]
     yes: Yes,
@@ -91,13 +91,16 @@ impl Session {
         let what = match (keep, with_snapshots) {
             (0, true) => "Deleting a volume, its snapshots and all their data cannot be undone".to_string(),
             (0, false) => "Deleting a volume and its data cannot be undone".to_string(),
-            (keep, _) => format!("A deleted volume can be had back for {}", show_duration(keep)),
+            (keep, _) => format!("A deleted volume can be restored for {}", show_duration(keep)),
         };
         self.confirm(yes.yes, &what, &name, &call)?;
         self.client.call(call.if_seen(&seen))?;
         let text = match keep {
             0 => format!("Volume {name} is deleted."),
-            keep => format!("Volume {name} is in the trash for {}.", show_duration(keep)),
+            keep => format!(
+                "Volume {name} is in the trash for {}, and uses space until then. To free it: forebay volume purge {name}",
+                show_duration(keep)
+            ),
         };
         self.done(&name, "volume.delete", text)
     }
@@ -122,11 +125,11 @@ impl Session {
             let there: Vec<api::TrashedVolume> =
                 self.client.all(Operation::TrashList, &of_pool(Some(name.into())))?;
             if !there.is_empty() {
-                let what = "What is in the trash is purged sooner, or at once, and that cannot be undone";
+                let what = "Volumes in the trash are purged sooner or at once, and this cannot be undone";
                 self.confirm(yes.yes, what, name, &call)?;
             }
         }
-        self.one(&self.client.get::<api::Pool>(call)?, show::pool)
+        self.changed(&self.client.get::<api::Pool>(call)?, format!("Pool {name} is changed."))
     }
 
     pub fn trash(&self, list: List) -> Outcome {
@@ -142,7 +145,7 @@ impl Session {
             return self.plan(&answer);
         }
         self.one(&answer.parse::<api::Volume>()?, |volume| {
-            println!("Volume {} is back.", printable(&volume.name));
+            println!("Volume {} is restored.", printable(&volume.name));
         })
     }
 
@@ -156,6 +159,6 @@ impl Session {
         let call = Call::of(Operation::TrashPurge, &seen.id);
         self.confirm(yes.yes, "Purging a volume and its data cannot be undone", &name, &call)?;
         self.client.call(call)?;
-        self.done(&name, "volume.purge", format!("Volume {name} is gone for good."))
+        self.done(&name, "volume.purge", format!("Volume {name} is purged."))
     }
 }

@@ -4,8 +4,9 @@ use crate::arguments::{DryRun, RoleArgument};
 use crate::client::Call;
 use crate::commands::{Outcome, Session};
 use crate::failure::printable;
+use crate::listing::{self, Shown};
 use crate::secret;
-use crate::show::{self, word};
+use crate::show::word;
 use crate::size::show_time;
 use crate::table::{Cell, Tone, painted};
 use clap::{ArgGroup, Subcommand};
@@ -13,18 +14,20 @@ use forebay_api::{self as api, AlertSeverity, Operation, Page, UserCreate, UserS
 use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
 
+/// As many entries of the audit log as an answer has.
+const AUDIT_MAX: u32 = 1000;
 const PASSWORD_FILE: &str = "--password-file";
 
 #[derive(Subcommand, Debug)]
 pub enum User {
-    /// Make a user; the password is asked for on the terminal, or read from a file or stdin
+    /// Create a user; the password is read from --password-file, the terminal or stdin
     Create {
         /// Letters, digits and `._-`, starting with a letter
         name: String,
-        /// What the user may do
+        /// Role of the user
         #[arg(long, default_value = "viewer")]
         role: RoleArgument,
-        /// Where the password is, instead of the terminal or stdin: 12 characters or more
+        /// File with the password, 12 characters or more [default: the terminal or stdin]
         #[arg(long, value_name = "FILE")]
         password_file: Option<PathBuf>,
         #[command(flatten)]
@@ -32,24 +35,24 @@ pub enum User {
     },
     /// List users
     List,
-    /// Change a user's role or password; all of the user's logins end
+    /// Change a user's role or password; this ends all logins of the user
     #[command(group = ArgGroup::new("change").required(true).multiple(true).args(["role", "password", "password_file"]))]
     Set {
         /// Name or UUID
         name: String,
-        /// What the user may do
+        /// Role of the user
         #[arg(long)]
         role: Option<RoleArgument>,
         /// Ask for a new password on the terminal, or read it from stdin
         #[arg(long)]
         password: bool,
-        /// Where the new password is, instead
+        /// File with the new password, 12 characters or more
         #[arg(long, value_name = "FILE")]
         password_file: Option<PathBuf>,
         #[command(flatten)]
         dry_run: DryRun,
     },
-    /// Remove a user; all of the user's logins end
+    /// Delete a user; this ends all logins of the user
     Delete {
         /// Name or UUID
         name: String,
@@ -60,15 +63,15 @@ pub enum User {
 
 #[derive(Subcommand, Debug)]
 pub enum SetupCommand {
-    /// Print a new link that makes the first administrator, as long as there is no user
+    /// Print a new link to create the first administrator, as long as there is no user
     Link,
 }
 
 #[derive(Subcommand, Debug)]
 pub enum Audit {
-    /// List the newest changes over the API, the oldest of them first
+    /// List the newest changes over the API, in the order in which they were made
     List {
-        /// At most this many
+        /// Maximum number of entries, 1 to 1000
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
     },
@@ -76,7 +79,7 @@ pub enum Audit {
 
 #[derive(Subcommand, Debug)]
 pub enum AlertCommand {
-    /// List what is wrong now, the worst first
+    /// List the current alerts, the most severe first
     List,
 }
 
@@ -117,7 +120,7 @@ impl Session {
                 if dry_run.dry_run {
                     return self.plan(&answer);
                 }
-                self.done(&name, "user.delete", format!("User {name} is removed."))
+                self.done(&name, "user.delete", format!("User {name} is deleted."))
             }
         }
     }
@@ -129,7 +132,7 @@ impl Session {
             println!("{}", printable(&link.url));
             if stderr().is_terminal() {
                 eprintln!(
-                    "Open it until {} UTC; whoever does makes the first administrator.",
+                    "Open the link before {} UTC. Anyone with the link can create the first administrator.",
                     show_time(link.expires_unix_ms)
                 );
             }
@@ -138,6 +141,8 @@ impl Session {
 
     pub fn audit(&self, command: Audit) -> Outcome {
         let Audit::List { limit } = command;
+        // The newest that match are among all that there are.
+        let limit = if listing::is_filtered() { AUDIT_MAX } else { limit };
         let call = Call::new(Operation::AuditList).query("limit", limit);
         let page: Page<api::AuditEntry> = self.client.get(call)?;
         self.list(&page.items, show_audit)
@@ -151,7 +156,7 @@ impl Session {
     }
 }
 
-fn show_users(users: &[api::User]) {
+fn show_users(users: &[api::User]) -> Shown {
     let rows = users.iter().map(|user| {
         let last = user.status.last_login_unix_ms.map_or("-".into(), show_time);
         vec![
@@ -161,11 +166,11 @@ fn show_users(users: &[api::User]) {
             Cell::text(&user.id),
         ]
     });
-    let empty = "No users. Make the first administrator with: forebay setup link";
-    show::table(&["NAME", "ROLE", "LAST LOGIN (UTC)", "ID"], rows.collect(), empty);
+    let empty = "No users. To create the first administrator: forebay setup link";
+    listing::table(&["NAME", "ROLE", "LAST LOGIN (UTC)", "ID"], rows.collect(), empty)
 }
 
-fn show_audit(entries: &[api::AuditEntry]) {
+fn show_audit(entries: &[api::AuditEntry]) -> Shown {
     let rows = entries.iter().map(|entry| {
         let tone = if entry.code.is_none() && entry.status < 400 { Tone::Plain } else { Tone::Warning };
         vec![
@@ -182,7 +187,7 @@ fn show_audit(entries: &[api::AuditEntry]) {
         ]
     });
     let titles = ["TIME (UTC)", "WHO", "FROM", "OPERATION", "OUTCOME", "PATH"];
-    show::table(&titles, rows.collect(), "Nobody has changed anything.");
+    listing::table(&titles, rows.collect(), "No changes.")
 }
 
 /// `done`, `begun`, or why not.
@@ -195,7 +200,7 @@ fn outcome(entry: &api::AuditEntry) -> String {
     }
 }
 
-fn show_alerts(alerts: &[api::Alert]) {
+fn show_alerts(alerts: &[api::Alert]) -> Shown {
     if alerts.is_empty() {
         println!("All is well.");
     }
@@ -213,11 +218,12 @@ fn show_alerts(alerts: &[api::Alert]) {
         );
         println!("  cause   {}", printable(&alert.cause));
         println!("  impact  {}", printable(&alert.impact));
-        println!("  do      {}", printable(&alert.action));
+        println!("  action  {}", printable(&alert.action));
         if let Some(command) = &alert.command {
             println!("          {}", printable(command));
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]

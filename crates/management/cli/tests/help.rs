@@ -1,12 +1,12 @@
 //! The committed reference of the command line, and the configuration file that is shipped, are what the program says.
 //!
-//! Method: generate and compare with `docs/cli.md` and `packaging/forebay.toml`. With `FOREBAY_UPDATE=1` the files are written instead.
+//! Method: generate and compare with `docs/reference/cli.md` and `packaging/forebay.toml`. With `FOREBAY_UPDATE=1` the files are written instead.
 
 use std::path::Path;
 
 #[test]
 fn the_committed_reference_is_the_generated_one() {
-    compare("docs/cli.md", &forebay_cli::document());
+    compare("docs/reference/cli.md", &forebay_cli::document());
 }
 
 #[test]

@@ -73,7 +73,7 @@ pub struct AccessMap {
 }
 
 impl AccessMap {
-    /// The host to which an initiator name, in lower case, belongs; `None`: nobody has told of it.
+    /// The host to which an initiator name, in lower case, belongs; `None`: it is unknown.
     pub fn admit(&self, initiator: &str) -> Option<Arc<Admission>> {
         let snapshot = self.snapshot.read().expect("no holder of this lock panics").clone();
         snapshot.get(initiator).cloned()
@@ -195,15 +195,14 @@ pub mod tests {
             initiators: initiators.iter().map(|name| name.to_string()).collect(),
             chap: None,
             mutual: None,
-            ceiling_iops: None,
-            ceiling_bytes_per_second: None,
+            max_iops: None,
+            max_bytes_per_second: None,
         }
     }
 
     #[test]
     fn a_ceiling_stays_the_same_until_it_is_another() {
-        let capped =
-            |id: &str, initiators: &[&str], iops| Host { ceiling_iops: iops, ..host(id, initiators) };
+        let capped = |id: &str, initiators: &[&str], iops| Host { max_iops: iops, ..host(id, initiators) };
         let map = AccessMap::default();
         let mut content = Content { hosts: vec![capped("1", &["a", "b"], Some(100))], ..Content::default() };
         let ceiling = |name: &str| map.admit(name).unwrap().ceiling.clone();
@@ -217,10 +216,10 @@ pub mod tests {
         assert_eq!(ceiling("b"), Some(first.clone()));
         assert_ne!(ceiling("a"), Some(first.clone()), "another host's");
         assert!(!map.update(&content, &[]), "nothing is different");
-        content.hosts[0].ceiling_iops = Some(200);
+        content.hosts[0].max_iops = Some(200);
         assert!(map.update(&content, &[]));
         assert_ne!(ceiling("b"), Some(first));
-        content.hosts[0].ceiling_iops = None;
+        content.hosts[0].max_iops = None;
         assert!(map.update(&content, &[]));
         assert_eq!(ceiling("b"), None);
     }

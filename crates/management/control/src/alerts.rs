@@ -18,13 +18,13 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const TOLD_MS: u64 = 15 * 60 * 1000;
 /// Refused logins of one initiator, within [`TOLD_MS`], that are told of.
 const LOGINS_REFUSED: usize = 3;
-/// A certificate of somebody else's has to be replaced by hand.
+/// A certificate that the daemon did not create has to be replaced by hand.
 const CERTIFICATE_DAYS: u64 = 21;
 const DAY_MS: u64 = 24 * 3600 * 1000;
 /// A 64th of a pool, and more of a small one, is kept for nodes and deletion: where that begins, writes fail.
 const FULL_PERCENT: u128 = 98;
-const FREE_SPACE: &str = "Add disks, delete snapshots that nobody needs, or delete volumes for good: those in the trash use their space until they are \
-                          purged (`forebay volume purge VOLUME`, or `forebay volume delete VOLUME --purge`, with its snapshots \
+const FREE_SPACE: &str = "Add disks, delete snapshots that are no longer needed, or delete volumes permanently. Volumes in the trash use space \
+                          until they are purged: `forebay volume purge VOLUME`, or `forebay volume delete VOLUME --purge` (with its snapshots: \
                           `--with-snapshots`).";
 /// A week to buy disks.
 const FULL_DAYS: u64 = 7;
@@ -193,7 +193,7 @@ pub fn found(view: &View) -> Vec<Alert> {
 pub fn order(alert: &Alert) -> (AlertSeverity, usize, &str) {
     const STAKES: [&[&str]; 4] = [
         &["pool.data_lost"],
-        &["pool.unavailable", "pool.suspended", "pool.degraded", "pool.healing_blocked", "disk."],
+        &["pool.unavailable", "pool.suspended", "pool.degraded", "pool.rebuild_blocked", "disk."],
         &["level.", "threshold."],
         &["pool.no_space", "pool.reservation_short", "pool.filling", "pool.full_soon", "project."],
     ];
@@ -252,22 +252,23 @@ impl Found {
                 name,
                 Words {
                     cause: format!(
-                        "Pool {name} has stopped writing after a failure beyond what its layout can lose."
+                        "Pool {name} is suspended: it stopped writing after a failure beyond its redundancy."
                     ),
-                    impact: "Writes to its volumes fail; reads go on where copies are left.",
-                    action: "Repair its disks (cable, controller, space below a file), then export the pool, which disconnects its clients, and import it \
-                             again (`forebay pool import POOL DISK…`).",
+                    impact: "Writes to its volumes fail. Reads continue where a copy is left.",
+                    action: "Repair its disks: check cable and controller, and for a file the space on its file system. Then export the pool, which \
+                             disconnects its clients, and import it again (`forebay pool import POOL DISK…`).",
                     command: format!("forebay pool export {name}"),
                 },
             ),
             PoolState::Unavailable => self.unavailable(pool),
             PoolState::Degraded => self.degraded(pool, status),
         }
-        if let Some(why) = pool.status.healing.as_ref().and_then(|healing| healing.blocked.as_ref()) {
-            self.add("pool.healing_blocked", Warning, "pools", name, Words {
-                cause: format!("Pool {name} cannot heal: {why}."),
-                impact: "What a failed or leaving disk held is not rebuilt, and another failure costs more.",
-                action: "Add a disk to the pool, or replace the one that failed or leaves.",
+        if let Some(why) = pool.status.rebuild.as_ref().and_then(|healing| healing.blocked.as_ref()) {
+            self.add("pool.rebuild_blocked", Warning, "pools", name, Words {
+                cause: format!("In pool {name}, {why}."),
+                impact: "Data of a failed disk is not rebuilt, and data of a leaving disk stays on it. With a failed disk, the pool survives fewer \
+                         failures.",
+                action: "Add a disk to the pool, or replace the failed or leaving disk.",
                 command: format!("forebay pool status {name}"),
             });
         }
@@ -279,9 +280,9 @@ impl Found {
                 "pools",
                 name,
                 Words {
-                    cause: format!("Pool {name} was imported so that nothing is written to its disks."),
-                    impact: "Its volumes can be read, and every change is refused.",
-                    action: "Export it, and import it without --read-only when it is to be used.",
+                    cause: format!("Pool {name} is imported read-only: nothing is written to its disks."),
+                    impact: "Its volumes can be read. Every change is refused.",
+                    action: "To write to it, export it and import it without --read-only.",
                     command: format!("forebay pool export {name}"),
                 },
             );
@@ -293,18 +294,18 @@ impl Found {
         if damage.places == 0 {
             return;
         }
-        let are = if damage.places == 1 { "place" } else { "places" };
+        let are = if damage.places == 1 { "block" } else { "blocks" };
         let (severity, what) =
-            if damage.open_places > 0 { (Critical, "lost") } else { (Info, "lost, as is known") };
+            if damage.open_places > 0 { (Critical, "lost") } else { (Info, "lost (accepted)") };
         self.add(
             "pool.data_lost",
             severity,
             "pools",
             name,
             Words {
-                cause: format!("Pool {name} has {} {are} that no disk has right: their data is {what}.", damage.places),
-                impact: "Reading what lies there fails until it is written anew.",
-                action: "See which bytes of which volumes and snapshots these are, and restore them from a backup.",
+                cause: format!("Pool {name} has {} unrecoverable {are}: data is {what}.", damage.places),
+                impact: "Reading them fails until they are overwritten.",
+                action: "List the affected bytes of volumes and snapshots, and restore them from a backup.",
                 command: format!("forebay pool status {name} --errors"),
             },
         );
@@ -326,7 +327,7 @@ impl Found {
                     failed.message.trim_end_matches('.')
                 ),
                 impact: "Its volumes cannot be used.",
-                action: "Mend what the cause names, then import the pool from all its disks.",
+                action: "Fix the cause, then import the pool from all its disks.",
                 command: import_command(pool),
             },
         );
@@ -337,23 +338,25 @@ impl Found {
         let left = pool.status.groups.iter().map(|group| tolerance(group.layout).saturating_sub(lost(group)));
         let left = left.min().unwrap_or_default();
         let (severity, impact) = match left {
-            0 => (Critical, "Its data is there, but the loss of one more disk may lose some of it."),
-            _ => {
-                (Warning, "Its data is there, and protected against fewer failures than its layout promises.")
-            }
+            0 => (Critical, "All data is available, but one more failed disk may lose some of it."),
+            _ => (
+                Warning,
+                "All data is available, but protected against fewer failures than its layout provides.",
+            ),
         };
-        let healing = pool.status.healing.as_ref();
+        let healing = pool.status.rebuild.as_ref();
         let action = match healing.map(|healing| healing.blocked.is_some()) {
             Some(false) => {
-                "Wait until what the disk held is rebuilt on the others; then replace the disk that failed."
+                "Wait until the data of the failed disk is rebuilt on the others. Then replace the failed disk."
             }
             // What is in the way has an alert of its own.
             Some(true) => {
-                "Replace the disk that is out, bring it back, or add a disk: the rebuild goes on then."
+                "Replace the disk that is out of service, bring it back, or add a disk. Then the rebuild continues."
             }
-            None => "Bring the disk back that is out, or replace it.",
+            None => "Bring back the disk that is out of service, or replace it.",
         };
-        let cause = format!("Pool {} is degraded: some of its disks are out.", pool.name);
+        let cause =
+            format!("Pool {} is degraded: some of its disks are failed, missing or offline.", pool.name);
         self.add("pool.degraded", severity, "pools", &pool.name, Words { cause, impact, action, command });
     }
 
@@ -370,8 +373,10 @@ impl Found {
                 "pools",
                 name,
                 Words {
-                    cause: format!("Pool {name} has {short} less free than it holds for reserved volumes."),
-                    impact: "Writes to reserved volumes may fail although space was promised to them.",
+                    cause: format!(
+                        "Pool {name} has {short} less free space than is reserved for its volumes."
+                    ),
+                    impact: "Writes to volumes with reserved space may fail.",
                     action: FREE_SPACE,
                     command: format!("forebay pool add {name} DISK…"),
                 },
@@ -387,7 +392,7 @@ impl Found {
         let command = format!("forebay pool status {name}");
         let impact = match percent >= FULL_PERCENT {
             true => {
-                "Writes to thin volumes fail, or are about to: the last of a pool's space is kept for deletions."
+                "Writes to thin volumes fail, or soon will: the last space of a pool is kept for deletions."
             }
             false => "When it is full, writes to thin volumes fail.",
         };
@@ -397,7 +402,7 @@ impl Found {
             let cause = match status.reserved_bytes {
                 0 => format!("Pool {name} is {percent} % full."),
                 held => format!(
-                    "Pool {name} is {percent} % full, with {} that are held for reserved volumes.",
+                    "Pool {name} is {percent} % full, including {} reserved for volumes.",
                     show_size(held)
                 ),
             };
@@ -409,9 +414,9 @@ impl Found {
                 Words { cause, impact, action: FREE_SPACE, command },
             );
         } else if let Some(days) = status.full_in_days.filter(|days| *days <= FULL_DAYS) {
-            let when = if days == 1 { "a day".to_string() } else { format!("{days} days") };
-            let cause = format!("At the rate of late, pool {name} is full in {when}.");
-            let action = "Find out what grows, and add disks in time.";
+            let when = if days == 1 { "1 day".to_string() } else { format!("{days} days") };
+            let cause = format!("At the current rate, pool {name} is full in {when}.");
+            let action = "Find out which volumes grow, and add disks in time.";
             self.add("pool.full_soon", Warning, "pools", name, Words { cause, impact, action, command });
         }
     }
@@ -422,36 +427,36 @@ impl Found {
             for condition in volume.conditions.iter().filter(|condition| !condition.status) {
                 match condition.reason.as_str() {
                     "BestEffort" => self.add("level.best_effort", Info, "volumes", name, Words {
-                        cause: format!("The pool has not enough for the floor of level {} of volume {name}.", volume.spec.level),
-                        impact: "The volume has its share of the pool; its floor and its latency goal do not count.",
-                        action: "Add disks, or lower this level or those of other volumes.",
+                        cause: format!("Volume {name} is best effort: the performance left in the pool is below the minimum of level {}.", volume.spec.level),
+                        impact: "The volume gets its share of the pool, without a guaranteed minimum or latency goal.",
+                        action: "Add disks, or lower this level or the levels of other volumes.",
                         command: "forebay level list".into(),
                     }),
-                    "CannotBeKept" => {
+                    "CannotBeMet" => {
                         let pool = &volume.status.pool;
-                        self.add("level.cannot_be_kept", Warning, "volumes", name, Words {
+                        self.add("level.cannot_be_met", Warning, "volumes", name, Words {
                             cause: format!(
-                                "Pool {pool} cannot keep what level {} promises volume {name}: disks are out of service, or do less than they were measured to do.",
+                                "Pool {pool} cannot meet level {} of volume {name}: disks are out of service or slower than measured.",
                                 volume.spec.level
                             ),
-                            impact: "The volume has its share of the pool; its floor and its latency goal do not count until they are back.",
-                            action: "Bring the disks back or replace them; if they are as fast as they will be, measure the pool again.",
+                            impact: "The volume gets its share of the pool, without guarantees until the disks recover.",
+                            action: "Bring the disks back or replace them. If they cannot become faster, measure the pool again.",
                             command: format!("forebay pool status {pool}"),
                         });
                     }
                     "Unmeasured" => {
                         let pool = &volume.status.pool;
                         self.add("pool.unmeasured", Info, "pools", pool, Words {
-                            cause: format!("Volumes of pool {pool} are promised floors, and nobody has measured what it can do."),
-                            impact: "Their floors cannot be kept, because nobody knows how much there is to promise.",
-                            action: "Measure the pool when it has little to do; it takes some seconds.",
+                            cause: format!("Volumes of pool {pool} have a minimum, but the pool has not been measured."),
+                            impact: "Their minimums are not guaranteed, because the performance of the pool is unknown.",
+                            action: "Measure the pool at a quiet time. This takes some seconds.",
                             command: format!("forebay pool calibrate {pool}"),
                         });
                     }
                     "LevelUnknown" => self.add("level.unknown", Info, "volumes", name, Words {
-                        cause: format!("Volume {name} has a service level that this appliance does not know."),
-                        impact: "It is served as if it had none.",
-                        action: "Give it a level of this appliance, or none.",
+                        cause: format!("Volume {name} has a service level that this appliance does not have."),
+                        impact: "The volume is served without a service level.",
+                        action: "Give the volume a level of this appliance, or none.",
                         command: "forebay level list".into(),
                     }),
                     _ => {}
@@ -469,8 +474,8 @@ impl Found {
             "pools",
             pool,
             Words {
-                cause: format!("Pool {pool} has no space left: {what} within the last quarter of an hour."),
-                impact: "Writes to thin volumes fail; guests stop or lose what they wanted to write.",
+                cause: format!("Pool {pool} has no space left: {what} within the last 15 minutes."),
+                impact: "Writes to thin volumes fail. Guest systems stop, or lose the data of these writes.",
                 action: FREE_SPACE,
                 command: format!("forebay pool add {pool} DISK…"),
             },
@@ -480,16 +485,14 @@ impl Found {
     fn violation(&mut self, violation: &Violation) {
         let Violation { pool, volume, level, why, remedy } = violation;
         self.add(
-            "level.violated",
+            "level.missed",
             Warning,
             "volumes",
             volume,
             Words {
-                cause: format!(
-                    "Volume {volume} has less than its level {level} promises: {why}. What helps: {remedy}."
-                ),
-                impact: "Whoever uses it waits longer than was promised.",
-                action: "Look at who has the pool's time.",
+                cause: format!("Volume {volume} misses its level {level}: {why}. Remedy: {remedy}."),
+                impact: "Its clients wait longer than the level guarantees.",
+                action: "See which volumes use the disks of the pool.",
                 command: format!("forebay top qos {pool}"),
             },
         );
@@ -504,8 +507,8 @@ impl Found {
             name,
             Words {
                 cause: format!("{cause}."),
-                impact: "Somebody asked to be told of this.",
-                action: "Look what it was in the last hour; if it is as it should be, change the threshold.",
+                impact: "The statistic is beyond the limit that was set for it.",
+                action: "Look at its values of the last hour. If they are normal, change the threshold.",
                 command: format!("forebay stat query {} --from -3600", quoted(expression)),
             },
         );
@@ -521,7 +524,7 @@ impl Found {
             name,
             Words {
                 cause: format!("Channel {name} does not deliver: {}. {wait}.", error.trim_end_matches('.')),
-                impact: "Nobody is told over it of what is wrong.",
+                impact: "Its recipients get no alerts.",
                 action: remedy,
                 command: format!("forebay channel show {}", quoted(name)),
             },
@@ -547,7 +550,7 @@ impl Found {
             Words {
                 cause: format!("Project {project} has used {percent} % of its quota."),
                 impact,
-                action: "Delete snapshots or volumes of it (and purge the trash), or raise the quota.",
+                action: "Delete snapshots or volumes of the project (and purge the trash), or raise the quota.",
                 command: format!("forebay project show {project}"),
             },
         );
@@ -562,8 +565,8 @@ impl Found {
                 pool,
                 Words {
                     cause: sentence(message),
-                    impact: "The space of what is left of it stays in use.",
-                    action: "Bring its disks back if some are out, then export the pool and import it again: the deletion is tried anew.",
+                    impact: "The remainder of the deleted data keeps its space.",
+                    action: "Bring back disks that are out of service. Then export the pool and import it again, which retries the deletion.",
                     command: format!("forebay pool status {pool}"),
                 },
             );
@@ -582,18 +585,18 @@ impl Found {
             if refused.len() < LOGINS_REFUSED && !is_slowed {
                 continue;
             }
-            let why =
-                why.map_or(String::new(), |one| format!(" The last: {}", one.message.trim_end_matches('.')));
-            let why = if why.is_empty() { why } else { format!("{why}.") };
+            let why = why.map_or(String::new(), |one| {
+                format!(" The last reason: {}.", one.message.trim_end_matches('.'))
+            });
             self.add(
                 "host.logins_refused",
                 Warning,
                 "hosts",
                 initiator,
                 Words {
-                    cause: format!("Logins of {initiator} over iSCSI are refused again and again.{why}"),
-                    impact: "If it is a host of yours, it does not see its volumes; otherwise somebody tries names or secrets.",
-                    action: "Compare the initiator's name, and the CHAP user and secret that it has, with those of its host here.",
+                    cause: format!("Logins of {initiator} over iSCSI are refused repeatedly.{why}"),
+                    impact: "If it is one of your hosts, it cannot use its volumes. Otherwise an unknown machine tries names or secrets.",
+                    action: "Compare the name, CHAP user and CHAP secret of the initiator with those of its host here.",
                     command: "forebay host list".into(),
                 },
             );
@@ -613,10 +616,10 @@ impl Found {
                 host,
                 Words {
                     cause: format!(
-                        "Host {host} is let in by its initiator name alone, and iSCSI listens on {}.",
+                        "Host {host} logs in with its initiator name alone, without a secret, and iSCSI listens on {}.",
                         portals.join(", ")
                     ),
-                    impact: "Every machine that reaches this address and knows the name can read and overwrite its volumes.",
+                    impact: "Any machine that reaches this address and knows the name can read and overwrite its volumes.",
                     action: "Give the host a CHAP secret, here and in its initiator, or listen on loopback only.",
                     command: format!("forebay host set {} --chap USER", quoted(host)),
                 },
@@ -628,13 +631,13 @@ impl Found {
         let Some(ends) = ends.filter(|ends| *ends < self.now + CERTIFICATE_DAYS * DAY_MS) else { return };
         let days = ends.saturating_sub(self.now) / DAY_MS;
         let (severity, cause) = match ends > self.now {
-            true => (Warning, format!("The certificate of this interface ends in {days} days.")),
-            false => (Critical, "The certificate of this interface has ended.".to_string()),
+            true => (Warning, format!("The HTTPS certificate expires in {days} days.")),
+            false => (Critical, "The HTTPS certificate has expired.".to_string()),
         };
         self.add("server.certificate", severity, "server", "certificate", Words {
             cause,
-            impact: "Browsers and programs refuse to connect when it has ended.",
-            action: "Put a new one into the files that --http-cert and --http-key name; the daemon reads them at its start.",
+            impact: "Browsers and programs refuse to connect once it has expired.",
+            action: "Put a new certificate into the files of --http-cert and --http-key, then restart the daemon.",
             command: String::new(),
         });
     }
@@ -644,8 +647,8 @@ impl Found {
     fn directory(&mut self, trouble: Option<&Trouble>) {
         let Some(Trouble { path, error, remedy }) = trouble else { return };
         self.add("server.directory", Critical, "server", "directory", Words {
-            cause: format!("The daemon cannot write its data directory: {}: {error}.", path.display()),
-            impact: "Volumes are served, but the audit log, events and statistics are not kept, and users, tokens, hosts and pools cannot be changed.",
+            cause: format!("The daemon cannot write to its data directory: {}: {error}.", path.display()),
+            impact: "Volumes are still served. The audit log, events and statistics are not kept. Users, tokens, hosts and pools cannot be changed.",
             action: remedy,
             command: String::new(),
         });

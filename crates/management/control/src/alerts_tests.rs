@@ -85,14 +85,14 @@ fn pools_tell_what_is_wrong_with_them() {
     });
     assert_eq!(failed, one("pool.unavailable:tank", Critical));
     let blocked = of_pool(|pool| {
-        pool.status.healing = Some(
+        pool.status.rebuild = Some(
             serde_json::from_value(
                 json!({"left_bytes": 1, "done_bytes": 0, "since_unix_ms": 0, "blocked": "no room"}),
             )
             .unwrap(),
         );
     });
-    assert_eq!(blocked, one("pool.healing_blocked:tank", Warning));
+    assert_eq!(blocked, one("pool.rebuild_blocked:tank", Warning));
     let damaged = |places: u64, open_places: u64| {
         of_pool(|pool| {
             pool.status.damage = PoolDamage { places, open_places, stored_bytes: places * 4096 };
@@ -189,7 +189,7 @@ fn disks_claim_no_more_than_is_known() {
         told_of(&View { pools: vec![pool], ..View::default() }, "disk.errors:tank/1")
     };
     assert!(errors("mirror", 0).impact.contains("repaired"));
-    assert!(errors("mirror", 12).impact.starts_with("Unrecoverable: 12 places of the pool"));
+    assert!(errors("mirror", 12).impact.starts_with("Unrecoverable: 12 blocks of the pool"));
     assert!(errors("single", 0).impact.contains("no redundancy"));
     assert!(!errors("mirror", 0).action.contains("replace the disk"), "wrong data takes no disk out");
     let impact = |layout: &str, states: &[&str], id: &str| {
@@ -278,7 +278,7 @@ fn a_blocked_rebuild_is_not_waited_for() {
     let degraded = |blocked: Option<&str>| {
         let mut pool = pool("mirror", &["online", "failed"]);
         let healing = json!({"left_bytes": 1, "done_bytes": 0, "since_unix_ms": 0, "blocked": blocked});
-        pool.status.healing = Some(serde_json::from_value(healing).unwrap());
+        pool.status.rebuild = Some(serde_json::from_value(healing).unwrap());
         told_of(&View { pools: vec![pool], ..View::default() }, "pool.degraded:tank").action
     };
     assert!(degraded(None).starts_with("Wait"));
@@ -319,7 +319,7 @@ fn promises_quotas_and_certificates() {
         remedy: "this".into(),
     };
     let view = View { violations: vec![violation], ..View::default() };
-    assert_eq!(ids(&view), one("level.violated:tank/a", Warning));
+    assert_eq!(ids(&view), one("level.missed:tank/a", Warning));
     let quota = |used| {
         ids(&View { quotas: vec![Quota { project: "tank/p".into(), used, quota: 100 }], ..View::default() })
     };

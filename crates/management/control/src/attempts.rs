@@ -1,7 +1,7 @@
 //! How often a password may be tried: five wrong ones a minute for a name from one address, and bounds on what many do together.
 //!
-//! Who guesses must not lock anybody else out, neither from elsewhere nor from the same address. So what an address did with a name counts for these two; the bounds on
-//! an address, a name and all together are wider, and none of them holds where that name has logged in from that address before. Somebody who guesses at many names, or
+//! A guessing client must not lock others out, neither from elsewhere nor from the same address. So what an address did with a name counts for these two; the bounds on
+//! an address, a name and all together are wider, and none of them holds where that name has logged in from that address before. A client that guesses at many names, or
 //! from many addresses, slows down strangers for a minute, and not those who are known.
 //!
 //! A try counts as a failure when it begins and is taken back when it succeeds, so that a hundred at once are not a hundred free guesses. All tables are bounded; when
@@ -92,7 +92,7 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A fixed size, whatever somebody types as a name.
+/// A fixed size, whatever the name is.
 fn digest(name: &str) -> Name {
     Sha256::digest(name.to_ascii_lowercase().as_bytes()).into()
 }

@@ -2,8 +2,8 @@
 //!
 //! Written down is who, what, where, how it ended, and what of the object is another now ([`crate::audit_words`]): never a secret. What was refused is in it, too, failed
 //! logins as well; of those, the name only when it is one that exists, because people type passwords into the wrong field. Requests of strangers that reach no
-//! operation are not, and refused logins once a minute with their number ([`Refusals`]): they could fill it. The same is done to whoever is logged in and is refused again and
-//! again: nobody may wash away what is written of him.
+//! operation are not, and refused logins once a minute with their number ([`Refusals`]): they could fill it. The same is done for a principal that is refused again and
+//! again: no client may push its own entries out of the log.
 
 use crate::authentication::Peer;
 use crate::events::now_unix_ms;
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 /// From one entry about refusals that are counted to the next.
 const REFUSALS_MS: u64 = 60_000;
-/// What somebody who is logged in is refused within that time has lines of its own up to so many.
+/// Refusals of a known principal within that time that have lines of their own.
 const REFUSALS_ALONE: u32 = 10;
 
 pub type Audit = Journal<AuditEntry>;
@@ -39,11 +39,11 @@ impl Record for AuditEntry {
         AuditEntry {
             sequence: 0,
             at_unix_ms: now_unix_ms(),
-            principal: "nobody".into(),
+            principal: "anonymous".into(),
             address: "socket".into(),
             operation: "AuditDropped".into(),
             path: format!(
-                "{count} entries are lost: they came faster than they could be written down, or the disk was full for long"
+                "{count} entries are lost: they came faster than they could be recorded, or the disk stayed full"
             ),
             status: 500,
             changes: Vec::new(),

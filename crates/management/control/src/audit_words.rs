@@ -39,7 +39,7 @@ pub fn tried(operation: Operation, request: &Value) -> Vec<String> {
     }
 }
 
-/// Every value of what somebody asked for, by its place: `disks.0`.
+/// Every value of a request, by its place: `disks.0`.
 fn flat(value: &Value, at: &str, into: &mut BTreeMap<String, String>) {
     let below = |name: &str| if at.is_empty() { name.to_string() } else { format!("{at}.{name}") };
     match value {

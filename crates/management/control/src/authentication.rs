@@ -1,13 +1,13 @@
 //! Who asks: found out once for each request, before anything else is.
 //!
-//! Three kinds are known. The owner, by the Unix socket that only he can open. A token, in the header `Authorization`, which no browser sends by itself. A user, by the cookie of a
+//! Three kinds are known. The owner, by the Unix socket that only the owner can open. A token, in the header `Authorization`, which no browser sends by itself. A user, by the cookie of a
 //! login, which a browser sends with whatever any page makes it ask for; so what comes with a cookie has to show besides that it comes from our own pages: a change by
 //! the login's token in `X-CSRF-Token`, everything by its `Origin` where there is one, and a WebSocket, which no other rule of browsers guards, by an `Origin` that
 //! must be there. (For a GET of the same origin, event streams too, browsers send none.) Where a token is sent, the cookie does not count.
 //!
 //! On loopback the name in `Host` has to be one of ours: otherwise a page of another name, which its DNS server points at
 //! 127.0.0.1 after it was loaded, would be of our origin. Authentication is around everything under `/api` and `/metrics`, also around paths that do not exist, so that a
-//! stranger learns nothing; the browser interface itself is for anybody, and holds nothing.
+//! stranger learns nothing; the browser interface itself is for any client, and holds nothing.
 
 use crate::connections::Place;
 use crate::events::now_unix_ms;
@@ -57,10 +57,10 @@ impl Peer {
     }
 }
 
-/// By what somebody is known.
+/// How a principal is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Identity {
-    /// Not at all: he may begin to be.
+    /// Not at all; open operations can change that.
     Nobody,
     Socket,
     Token {
@@ -99,9 +99,9 @@ pub async fn authenticate(
         && let Some(hosts) = &shared.front().hosts
         && !host_is_ours(request.headers(), hosts)
     {
-        let remedy = "Use the address at which the daemon listens, or give the name to it with --http-name.";
+        let remedy = "Use the address at which the daemon listens, or add the name with --http-name.";
         return Failure(
-            Problem::new(Code::Forbidden, "the request is for a host of another name")
+            Problem::new(Code::Forbidden, "the request is for a host name that is not this daemon's")
                 .field("Host")
                 .remedy(remedy),
         )
@@ -138,12 +138,12 @@ pub fn unauthenticated(headers: &HeaderMap) -> Problem {
         ("no token was sent", "Authorization")
     };
     Problem::new(Code::Unauthenticated, detail).field(field).remedy(
-        "Log in, or make a token on the daemon's host with `forebay token create NAME` and send it as \
-         `Authorization: Bearer SECRET` (the command line takes it from FOREBAY_TOKEN).",
+        "Log in. Or create a token on the daemon's host with `forebay token create NAME`, and send it as `Authorization: Bearer SECRET` (the \
+         command line reads it from FOREBAY_TOKEN).",
     )
 }
 
-/// Whether it is for an operation that is for anybody.
+/// Whether it is for an open operation.
 fn is_open(request: &Request) -> bool {
     let (method, path) = (request.method().as_str(), request.uri().path());
     let method = if method == "HEAD" { "GET" } else { method };
@@ -152,7 +152,7 @@ fn is_open(request: &Request) -> bool {
     })
 }
 
-/// Whoever a token or a cookie names. An error is a cookie that came in the wrong way.
+/// The principal that a token or a cookie names. An error is a cookie that came in the wrong way.
 fn http_principal(shared: &Shared, request: &Request) -> Result<Option<Principal>, Problem> {
     let headers = request.headers();
     if headers.contains_key(header::AUTHORIZATION) {
@@ -202,8 +202,8 @@ pub fn cookie(headers: &HeaderMap, tls: bool) -> Result<Option<&str>, Problem> {
     match found.next() {
         None => Ok(cookie),
         Some(_) => {
-            Err(Problem::new(Code::Invalid, format!("there are several cookies `{name}`")).field("Cookie").remedy(
-                "Remove this site's cookies in the browser, and log in again; another server on this host may have set one.",
+            Err(Problem::new(Code::Invalid, format!("the request has several cookies `{name}`")).field("Cookie").remedy(
+                "Remove this site's cookies in the browser and log in again. Another server on this host may have set one.",
             ))
         }
     }
@@ -214,12 +214,12 @@ fn check_target(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     let wrong = |detail: &str| {
         Problem::new(Code::Invalid, detail)
             .field("Host")
-            .remedy("Send one header `Host`, and a path or a URI of the same host.")
+            .remedy("Send one `Host` header, and a path or a URI of the same host.")
     };
     let mut hosts = headers.get_all(header::HOST).into_iter();
     let host = hosts.next();
     if hosts.next().is_some() {
-        return Err(wrong("the request names its host more than once"));
+        return Err(wrong("the request has more than one `Host` header"));
     }
     let Some(authority) = uri.authority() else { return Ok(()) };
     let port = if uri.scheme_str() == Some("https") { ":443" } else { ":80" };
@@ -227,13 +227,13 @@ fn check_target(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     let host = host.and_then(|host| host.to_str().ok());
     match host.is_some_and(|host| plain(host) == plain(authority.as_str())) {
         true => Ok(()),
-        false => Err(wrong("the request is for a URI of another host than its header `Host` names")),
+        false => Err(wrong("the URI of the request names another host than its `Host` header")),
     }
 }
 
 fn refused(detail: &str, field: &str) -> Problem {
     Problem::new(Code::Forbidden, detail).field(field).remedy(
-        "Send it from the daemon's own pages, or with a token in `Authorization` instead of the cookie.",
+        "Send the request from the daemon's own pages, or with a token in `Authorization` instead of the cookie.",
     )
 }
 
@@ -241,7 +241,7 @@ fn check_csrf(headers: &HeaderMap, cookie: &str) -> Result<(), Problem> {
     let sent = headers.get(CSRF).map(|value| value.as_bytes()).unwrap_or_default();
     match bool::from(sent.ct_eq(logins::csrf(cookie).as_bytes())) {
         true => Ok(()),
-        false => Err(refused("a change that comes with a cookie needs the login's token", "X-CSRF-Token")),
+        false => Err(refused("a change with a cookie needs the login's CSRF token", "X-CSRF-Token")),
     }
 }
 
@@ -291,10 +291,10 @@ impl Principal {
 
     /// May call what is open, and nothing else.
     pub fn nobody() -> Principal {
-        Principal { name: "nobody".into(), access: Access::Viewer, identity: Identity::Nobody }
+        Principal { name: "anonymous".into(), access: Access::Viewer, identity: Identity::Nobody }
     }
 
-    /// Unlike the name, nobody else's.
+    /// Unlike the name, unique.
     pub fn unique(&self) -> String {
         match self.identity {
             Identity::Nobody | Identity::Socket => self.name.clone(),
@@ -305,7 +305,7 @@ impl Principal {
 }
 
 impl Shared {
-    /// Whether somebody who was admitted still would be.
+    /// Whether an admitted principal still would be.
     fn is_still_admitted(&self, principal: &Principal) -> bool {
         match &principal.identity {
             // What strangers may ask for they may go on with.
@@ -315,12 +315,12 @@ impl Shared {
         }
     }
 
-    /// A token or login was ended, or may have been: whoever came with it is looked at.
+    /// A token or login was ended, or may have been: its requests are checked again.
     pub fn admissions_changed(&self) {
         self.admissions.send_replace(());
     }
 
-    /// Until somebody who was admitted no longer is: a token was revoked, or a login has ended. For answers that take their time.
+    /// Until an admitted principal no longer is: a token was revoked, or a login has ended. For answers that take their time.
     pub async fn dismissed(self: Arc<Self>, principal: Principal) {
         let mut changed = self.admissions.subscribe();
         while self.is_still_admitted(&principal) {

@@ -1,7 +1,7 @@
 //! What is kept when something goes wrong: the minutes before and after, whole, in a worksheet of its own.
 //!
 //! An event that says that clients may have been served badly is followed by a worksheet, pinned, with the graphs that answer what a person would ask then. So
-//! whoever comes on Monday sees Saturday night second by second, also when seconds are no longer kept. One object gets one in
+//! an administrator on Monday sees Saturday night second by second, also when seconds are no longer kept. One object gets one in
 //! [`AGAIN_SECONDS`]; of those that people have not made their own by changing them, the newest [`CAPTURES_MAX`] stay.
 //!
 //! What happened when the daemon stopped before the minutes after it had passed is not kept so.
@@ -39,27 +39,27 @@ fn graphs_of(event: &Event) -> Option<Vec<WorksheetGraph>> {
     let pool = quoted(event.object.split('/').next().unwrap_or_default());
     let everybody = || {
         vec![
-            graph("Who had the pool's time", format!("pool.time[pool={pool}][class]")),
+            graph("Time of the pool by class of work", format!("pool.time[pool={pool}][class]")),
             graph("Requests by volume", "volume.ops[volume]".into()),
             graph("Requests by NBD client", "nbd.ops[client]".into()),
             graph("Requests by iSCSI host", "iscsi.ops[client]".into()),
-            graph("How busy the disks were", format!("disk.busy[pool={pool}][device]")),
+            graph("Busy disks", format!("disk.busy[pool={pool}][device]")),
         ]
     };
     let of_event = match event.code.as_str() {
-        "level.violated" => vec![
-            graph("What 99 of 100 requests took", format!("qos.p99[volume={object}]")),
-            graph("Asked for", format!("qos.asked[volume={object}]")),
-            graph("Done", format!("qos.done[volume={object}]")),
-            graph("Where its requests spent their time", format!("volume.time[volume={object}][stage]")),
-            graph("Why the promise was not kept", format!("qos.violated[volume={object}][cause]")),
+        "level.missed" => vec![
+            graph("p99 latency", format!("qos.p99[volume={object}]")),
+            graph("Requests that arrived", format!("qos.asked[volume={object}]")),
+            graph("Requests that were completed", format!("qos.done[volume={object}]")),
+            graph("Time of its requests by stage", format!("volume.time[volume={object}][stage]")),
+            graph("Causes of the missed service level", format!("qos.missed[volume={object}][cause]")),
         ],
         "disk.slow" | "disk.hung" | "disk.evicted" | "disk.failed" | "disk.errors" => vec![
             graph("Latency of the disk", format!("disk.latency[device={object}]")),
-            graph("Requests of the disk", format!("disk.ops[device={object}][op]")),
+            graph("Requests to the disk", format!("disk.ops[device={object}][op]")),
             graph("Latency of all disks", format!("disk.latency[pool={pool}][device]")),
         ],
-        "pool.suspended" | "pool.healing_blocked" => Vec::new(),
+        "pool.suspended" | "pool.rebuild_blocked" => Vec::new(),
         _ => return None,
     };
     Some(of_event.into_iter().chain(everybody()).collect())
@@ -72,7 +72,7 @@ fn quoted(value: &str) -> String {
 
 fn worksheet(event: &Event, graphs: Vec<WorksheetGraph>, now_unix_ms: u64) -> Worksheet {
     let at = event.at_unix_ms / 1000;
-    // A name has 100 characters; objects have more only where somebody tries to.
+    // A name has 100 characters; objects have more only where a client tries to.
     let object: String = event.object.chars().take(50).collect();
     Worksheet {
         id: crate::random_id(),
@@ -138,13 +138,13 @@ pub async fn capture(shared: Arc<Shared>) {
             let name = one.name.clone();
             match worksheets::capture(&shared, one, CAPTURES_MAX).await {
                 Ok(()) => {
-                    let message = "the minutes around it are kept in this worksheet";
+                    let message = "this worksheet keeps the minutes around the event";
                     shared.events.record(Severity::Info, "statistics.captured", &name, message);
                 }
                 Err(problem) => {
                     let remedy = problem.remedy.as_deref().unwrap_or_default();
                     let message =
-                        format!("the minutes around it cannot be kept: {}. {remedy}", problem.detail);
+                        format!("the minutes around the event cannot be kept: {}. {remedy}", problem.detail);
                     shared.events.record(
                         Severity::Warning,
                         "statistics.not_captured",
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn every_capture_is_a_worksheet_that_can_be_kept_and_asked() {
         for (code, object) in [
-            ("level.violated", "tank/web/a \"b\" \\ c"),
+            ("level.missed", "tank/web/a \"b\" \\ c"),
             ("disk.slow", "tank/3"),
             ("disk.failed", "tank/3"),
             ("pool.suspended", "tank"),
@@ -197,8 +197,8 @@ mod tests {
     #[test]
     fn one_object_is_kept_once_in_an_hour_and_only_when_its_minutes_are_over() {
         let mut captures = Captures::default();
-        captures.see(&event("level.violated", "tank/a", 1000));
-        captures.see(&event("level.violated", "tank/a", 1100));
+        captures.see(&event("level.missed", "tank/a", 1000));
+        captures.see(&event("level.missed", "tank/a", 1100));
         captures.see(&event("disk.slow", "tank/3", 1100));
         captures.see(&event("pool.created", "tank", 1100));
         assert!(captures.due(1_122_000).is_empty());
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(due.len(), 1);
         assert_eq!((due[0].spec.from_unix_s, due[0].spec.to_unix_s), (Some(700), Some(1120)));
         assert_eq!(captures.due(9_000_000).len(), 1);
-        captures.see(&event("level.violated", "tank/a", 1000 + AGAIN_SECONDS));
+        captures.see(&event("level.missed", "tank/a", 1000 + AGAIN_SECONDS));
         assert_eq!(captures.due(9_000_000).len(), 1);
         (0..100).for_each(|nth| captures.see(&event("disk.slow", &format!("tank/{nth}"), 9000)));
         assert_eq!(captures.due(99_000_000).len(), WAITING_MAX);

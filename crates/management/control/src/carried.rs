@@ -129,6 +129,11 @@ pub fn known(mut items: Items, kept: &BTreeSet<String>) -> Items {
     items
 }
 
+/// Whether a registry has anything that is written here.
+pub fn has_known(items: &Items) -> bool {
+    items.keys().any(|key| kind(key).is_some())
+}
+
 /// The place of a key's kind among [`KINDS`].
 fn kind(key: &str) -> Option<usize> {
     let is_it = |kind: &str| if kind.ends_with('/') { key.starts_with(kind) } else { key == kind };

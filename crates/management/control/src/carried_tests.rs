@@ -2,7 +2,7 @@
 
 use super::taken::{Pool, Taken, take, take_levels, thresholds};
 use super::*;
-use crate::hosts::{Credentials, HOSTS_MAX, MAPPINGS_MAX, Moving};
+use crate::hosts::{Credentials, HOSTS_MAX, MAPPINGS_MAX, Moving, Uncounted};
 use crate::levels::Level;
 use crate::store::Kept;
 use forebay_api::LevelSpec;
@@ -35,8 +35,8 @@ fn host(nth: u128, name: &str, initiators: &[&str]) -> Host {
         initiators: initiators.iter().map(|name| name.to_string()).collect(),
         chap: Some(Credentials { user: "u".into(), secret: "0123456789ab".into() }),
         mutual: None,
-        ceiling_iops: Some(500),
-        ceiling_bytes_per_second: None,
+        max_iops: Some(500),
+        max_bytes_per_second: None,
     }
 }
 
@@ -98,7 +98,7 @@ fn full() -> Content {
 }
 
 fn level(nth: u128, name: &str) -> Level {
-    let spec = LevelSpec { ceiling_iops: Some(500), ..LevelSpec::default() };
+    let spec = LevelSpec { max_iops: Some(500), ..LevelSpec::default() };
     Level { id: id(LEVEL_ID + nth), name: name.into(), created_unix_ms: 1, revision: 1, spec }
 }
 
@@ -186,7 +186,7 @@ fn what_a_pool_carries_is_all_there_in_an_empty_appliance() {
     assert_eq!(known, levels(&["gold"]), "only the level that is used");
     assert_eq!(thresholds(&items, &mut taken), [70, 95]);
     let words = taken.in_words().expect("something came");
-    let told = "1 host group, 3 new mappings, 1 project with hosts, 1 service level, 2 thresholds";
+    let told = "1 host group, 3 new mappings, 1 project with hosts, 1 service level, 2 fill thresholds";
     assert!(words.starts_with("hosts a (iqn") && words.contains(told), "{words}");
 }
 
@@ -396,7 +396,7 @@ fn what_is_wrong_is_left_out_by_itself() {
         ("a host without any", host_key.clone(), value(&Host { initiators: vec![], ..a() }), 1),
         ("a host's short secret", host_key.clone(), value(&Host { chap: secret("short"), ..a() }), 1),
         ("a host's one secret", host_key.clone(), value(&Host { mutual: secret("0123456789ab"), ..a() }), 1),
-        ("a host's ceiling", host_key.clone(), value(&Host { ceiling_iops: Some(1), ..a() }), 1),
+        ("a host's ceiling", host_key.clone(), value(&Host { max_iops: Some(1), ..a() }), 1),
         ("a host's revision", host_key.clone(), value(&Host { revision: u64::MAX, ..a() }), 1),
         (
             "a group's name",
@@ -455,7 +455,7 @@ fn what_projects_say_is_checked_as_well() {
     let taken = take_into(&mut here, &with(&[(key.clone(), value(&said(twice)))]));
     assert_eq!(here.projects[0].hosts, [id(HOST_ID + 1), id(HOST_ID)]);
     let told = taken.left_out_in_words().expect("told");
-    assert!(told.contains("hosts of tank/web") && told.contains("some do not come"), "{told}");
+    assert!(told.contains("hosts of tank/web") && told.contains("some hosts were not taken"), "{told}");
     let elsewhere = ProjectHosts { pool: id(POOL + 1), ..said(vec![id(HOST_ID)]) };
     let unknown = ProjectHosts { project: id(PROJECT_ID + 1), ..said(vec![id(HOST_ID)]) };
     for (key, wrong) in [(key, elsewhere), (format!("project/{}", id(PROJECT_ID + 1)), unknown)] {
@@ -510,7 +510,10 @@ fn limits_hold_and_it_takes_no_time() {
         );
         assert_eq!(taken.mappings, expected);
         let told = taken.left_out_in_words().expect("told");
-        assert!(told.contains("as many as there can be") && told.contains("more than 4096"), "{told}");
+        assert!(
+            told.contains("limit of this appliance is reached") && told.contains("more than 4096"),
+            "{told}"
+        );
     }
 }
 
@@ -534,7 +537,7 @@ fn levels_come_where_they_are_used_and_not_known() {
         Level { name: "a b".into(), ..level(0, "x") },
         Level { id: id(LEVEL_ID + 1), ..level(0, "x") },
         Level { revision: u64::MAX, ..level(0, "x") },
-        Level { spec: LevelSpec { ceiling_iops: Some(1), ..LevelSpec::default() }, ..level(0, "x") },
+        Level { spec: LevelSpec { max_iops: Some(1), ..LevelSpec::default() }, ..level(0, "x") },
     ] {
         let mut items = Items::from([(format!("level/{}", id(LEVEL_ID)), json(&wrong))]);
         items.insert("thresholds".into(), b"[0, 300]".to_vec());

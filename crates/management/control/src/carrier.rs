@@ -4,10 +4,11 @@
 //! A pool that comes is read in the volumes' turn, before its mappings take effect ([`came`]). Only from then on its registry is written: nothing that has not been looked at
 //! is overwritten. A pool that is imported read-only is read and not written.
 //!
-//! One task writes ([`carry_on`]). It is woken by each change, and looks every minute at what failed. Nothing waits for it but an export, which waits for
-//! [`SECONDS_MAX`] at most. What is in a registry is remembered since the import, so a change costs as much as it changes; after a failure it is read again.
+//! One task writes ([`carry_on`]). It is woken by each change, and looks every minute at what failed. Only an export and the end of the daemon wait for the
+//! copy, for [`SECONDS_MAX`] at most. What is in a registry is remembered since the import, so a change costs as much as it changes; after a failure it is read again.
 
 use crate::carried::{self, Age, Items, Newer, taken};
+use crate::hosts::Uncounted;
 use crate::iscsi_names::target_name;
 use crate::{Shared, blocking, convert, events, hosts, levels};
 use forebay_api::{Code, Problem, Severity};
@@ -119,7 +120,8 @@ pub async fn carry_on(shared: Arc<Shared>) {
 
 /// Brings a registry up to date. A failure is reported once until it succeeds. Gives whether it is.
 async fn carry(shared: &Arc<Shared>, id: &str, carried: &Arc<Mutex<Carried>>) -> bool {
-    let late = || Problem::new(Code::Busy, format!("its disks do not answer within {SECONDS_MAX} seconds"));
+    let late =
+        || Problem::new(Code::Busy, format!("the pool's disks did not answer within {SECONDS_MAX} seconds"));
     let done = timeout(Duration::from_secs(SECONDS_MAX), write(shared, id, carried)).await;
     let done = done.unwrap_or_else(|_| Err(late()));
     // It may have left meanwhile. Or another one writes, and reports.
@@ -129,7 +131,7 @@ async fn carry(shared: &Arc<Shared>, id: &str, carried: &Arc<Mutex<Carried>>) ->
     let was_failing = std::mem::replace(&mut carried.is_failing, done.is_err());
     if let (Err(problem), false) = (&done, was_failing) {
         let message = format!(
-            "the pool does not carry the newest hosts, mappings and service levels: {}; it is tried again every minute",
+            "the copy of hosts, mappings and service levels on the pool is out of date: {}; it is retried every minute",
             problem.detail
         );
         shared.events.record(Severity::Warning, "registry.failed", &carried.pool, &message);
@@ -164,7 +166,9 @@ async fn write(shared: &Arc<Shared>, id: &str, carried: &Arc<Mutex<Carried>>) ->
     }
     carried.items = Some(items);
     match difference.too_long.first() {
-        Some(key) => Err(Problem::new(Code::TooLarge, format!("`{key}` is longer than a registry takes"))),
+        Some(key) => {
+            Err(Problem::new(Code::TooLarge, format!("`{key}` is too long for the copy on the pool")))
+        }
         None => {
             carried.from = Some(now);
             Ok(())
@@ -184,12 +188,12 @@ pub async fn leaves(shared: &Arc<Shared>, pool: &PoolStatus) -> Option<Written> 
     let id = pool.id.to_string();
     let carried = shared.carrier.pools().get(&id).cloned();
     let is_carried = match &carried {
-        Some(carried) => carry(shared, &id, &carried.clone()).await,
+        Some(carried) => carry(shared, &id, carried).await,
         None => pool.read_only,
     };
     if !is_carried {
-        let message = "exported without the newest hosts, mappings and service levels: where it is imported next, it has older ones. \
-                       Import it here and export it again, if that matters";
+        let message = "exported with an outdated copy of hosts, mappings and service levels, which the next import uses. If that matters, import \
+                       the pool here and export it again";
         shared.events.record(Severity::Warning, "registry.failed", &pool.name, message);
     }
     ends(shared, &id)
@@ -223,10 +227,10 @@ pub async fn settle(shared: &Arc<Shared>) {
 }
 
 /// Something was changed that concerns these pools and is in no file of hosts. Where that cannot be counted, it is in force all the same.
-pub async fn note_changes(shared: &Arc<Shared>, pools: Vec<String>) {
+pub async fn note_changes(shared: &Arc<Shared>, pools: Vec<String>, change: Uncounted) {
     let by = shared.clone();
     let note = move |content: &mut hosts::Content| {
-        pools.iter().for_each(|pool| content.note_change(pool));
+        pools.iter().for_each(|pool| content.note_change(pool, change));
         Ok(())
     };
     let _ = blocking(move || by.hosts.change(note)).await;
@@ -243,7 +247,7 @@ pub async fn came(shared: &Arc<Shared>, pool: &PoolStatus) {
         Ok(_) => {}
         Err(problem) => {
             let message = format!(
-                "hosts, mappings and service levels that the pool carries are not taken, or not all of them, and not changed: {}",
+                "hosts, mappings and service levels of the pool were not taken, or only some of them; the copy on the pool stays unchanged: {}",
                 problem.detail
             );
             shared.events.record(Severity::Warning, "registry.unreadable", &pool.name, &message);
@@ -290,25 +294,24 @@ async fn take(
     let around = around(shared, pool).await?;
     let origin = match carried::age(&items) {
         Age::Later(version) => {
-            let detail =
-                format!("a later version of Forebay wrote them, in version {version} of their format");
+            let detail = format!("a later version of Forebay wrote them (format version {version})");
             return Err(Problem::new(Code::NotSupported, detail));
         }
         Age::Known(origin) => Some(origin),
         Age::Unknown => None,
     };
-    if carried::known(items.clone(), &BTreeSet::new()).is_empty() {
+    if !carried::has_known(&items) {
         return Ok((items, BTreeSet::new()));
     }
     let (by, id) = (shared.clone(), id.to_string());
     let took = blocking(move || Ok(take_now(&by, &id, items, origin.as_ref(), around))).await?;
     let Took { items, kept, all, failure } = took;
     if let Some(what) = all.in_words() {
-        let message = format!("came with the pool: {what}");
+        let message = format!("taken from the pool: {what}");
         shared.events.record(Severity::Info, "registry.taken", &pool.name, &message);
     }
     if let Some(what) = all.left_out_in_words() {
-        let message = format!("left out of what the pool carries; mappings stay in its copy: {what}");
+        let message = format!("not taken from the pool (mappings stay in its copy): {what}");
         shared.events.record(Severity::Warning, "registry.left_out", &pool.name, &message);
     }
     if all.levels > 0 || !all.changed.is_empty() {

@@ -1,6 +1,6 @@
 //! What the API changed, for those who watch: which lists to read again, not what is in them.
 //!
-//! A message is a resource's name. Whoever falls more than [`QUEUE_MAX`] messages behind is told so and disconnected; he reads everything anew when he
+//! A message is a resource's name. A client that falls more than [`QUEUE_MAX`] messages behind is told so and disconnected; it reads everything again when it
 //! comes back. So there is nothing here that grows with the number or the slowness of readers.
 
 use crate::seats::Seats;
@@ -24,7 +24,7 @@ pub const ALL: [&str; 22] = [
     "volumes",
     "snapshots",
     "bookmarks",
-    "receptions",
+    "receives",
     "trash",
     "moves",
     "levels",
@@ -59,7 +59,7 @@ impl Default for Changes {
 impl Changes {
     pub fn tell(&self, resources: &[&'static str]) {
         for &resource in resources {
-            // Nobody may be listening.
+            // There may be no listener.
             let _ = self.told.send(resource);
         }
     }
@@ -84,10 +84,10 @@ pub fn touched(operation: Operation) -> &'static [&'static str] {
         ProjectCreate | ProjectSet | ProjectDelete => &["projects", "volumes", "mappings", "hosts", "pools"],
         SnapshotCreate | SnapshotSet | SnapshotDelete => &["snapshots", "volumes", "projects", "pools"],
         SnapshotRollback | SnapshotClone | SnapshotReceive => {
-            &["volumes", "snapshots", "receptions", "projects", "mappings", "pools"]
+            &["volumes", "snapshots", "receives", "projects", "mappings", "pools"]
         }
         BookmarkCreate | BookmarkDelete => &["bookmarks"],
-        ReceptionDelete => &["receptions", "pools"],
+        ReceiveAbandon => &["receives", "pools"],
         HostCreate | HostSet => &["hosts", "sessions"],
         HostDelete => &["hosts", "host-groups", "mappings", "volumes", "sessions"],
         HostGroupCreate | HostGroupSet | HostGroupDelete => &["host-groups", "hosts", "mappings", "volumes"],

@@ -91,7 +91,8 @@ impl Kept for Content {
     const FILE: &'static str = "channels";
     const VERSION: u32 = VERSION;
     const WHAT: &'static str = "channels";
-    const REMEDY: &'static str = "Have the file back from a backup; or move it away and start again, and make channels with `forebay channel mail --help`.";
+    const REMEDY: &'static str = "Restore the file from a backup. Or move it away, start the daemon again, and create the channels (see `forebay \
+                                  channel mail --help`).";
 
     fn version(&self) -> u32 {
         self.version
@@ -100,7 +101,7 @@ impl Kept for Content {
     fn check(&self) -> Result<(), Problem> {
         if self.channels.len() > CHANNELS_MAX {
             return Err(Problem::new(Code::Busy, format!("there are {CHANNELS_MAX} channels already"))
-                .remedy("Delete one that nobody needs; a mail channel may have several recipients."));
+                .remedy("Delete one that is no longer needed. A mail channel may have several recipients."));
         }
         let mut known = HashSet::new();
         for one in &self.channels {
@@ -120,7 +121,7 @@ impl Kept for Content {
                 return Err(Problem::new(Code::Conflict, "a channel with this name exists")
                     .object(&*one.name)
                     .field("name")
-                    .remedy("Choose another name, or change that one."));
+                    .remedy("Choose another name, or change the existing channel."));
             }
         }
         Ok(())

@@ -121,7 +121,7 @@ pub async fn collect(shared: Arc<Shared>, cores: Cores) {
         if !std::mem::replace(&mut is_whole, is_on) {
             continue;
         }
-        // The second that has just ended. The clock and the ticks may differ by some milliseconds, and somebody may set the clock.
+        // The second that has just ended. The clock and the ticks may differ by some milliseconds, and the clock may be set.
         let ended = ((now_unix_ms() + 500) / 1000).saturating_sub(1);
         let at = if ended == before { before + 1 } else { ended };
         let names = at % NAMES_SECONDS == 0;
@@ -175,7 +175,7 @@ impl Collector {
             self.pools.entry(pool.name.clone()).or_default();
         }
         self.statuses = pools;
-        // While a pool closes nobody says; then they are as they were.
+        // A closing pool does not answer; then they are as they were.
         if let Ok(volumes) = volumes {
             self.volumes = volumes.into_iter().map(|volume| (volume.id, Volume::of(&volume))).collect();
         }

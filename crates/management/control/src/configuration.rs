@@ -2,8 +2,8 @@
 //!
 //! The pools' own labels are the truth; this file only says where to look. It is written before a pool is created
 //! or destroyed (the entry is then *unsettled*) and again afterwards, so that a crash in between leaves an entry
-//! that the next start settles: a pool that is there stays, one that is not is forgotten, because nobody was told that
-//! it had been made. One that was made by half (some disks have its label, some do not) is unmade.
+//! that the next start settles: an existing pool stays; a missing one is removed, because its creation was never
+//! reported. A half-created pool (some disks have its label, some do not) is destroyed.
 //!
 //! The list of disks follows the pool. A disk is entered as *joining* before the pool takes it, and one that left is dropped:
 //! it may be another pool's by the next start, and would stand in the way of the import.
@@ -22,7 +22,7 @@ const VERSION: u32 = 1;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unsettled {
-    /// Nobody was told that the pool exists, and nobody can have used it.
+    /// The existence of the pool was never reported, so no client can have used it.
     Creating,
     /// Its owner wanted it gone.
     Destroying,
@@ -117,7 +117,7 @@ impl Configuration {
         let at = dir.file(FILE).display().to_string();
         let damaged = |detail: String| {
             Problem::new(Code::Corrupt, detail).object(at.as_str()).remedy(
-                "Move the file away and start again: pools are then imported with `forebay pool import DISK…`.",
+                "Move the file away and start the daemon again. Then import the pools with `forebay pool import DISK…`.",
             )
         };
         let bytes = dir.read(FILE).map_err(|error| damaged(format!("it cannot be read: {error}")))?;
@@ -128,7 +128,7 @@ impl Configuration {
                     .map_err(|error| damaged(format!("it is not a configuration: {error}")))?;
                 if content.version != VERSION {
                     return Err(damaged(format!(
-                        "its version is {}, this program knows {VERSION}",
+                        "its version is {}, but this program reads version {VERSION}",
                         content.version
                     )));
                 }
@@ -138,7 +138,7 @@ impl Configuration {
         Ok(Configuration { dir, content: Mutex::new(content) })
     }
 
-    /// As whoever started the servers has written it down; nothing before that.
+    /// As the daemon wrote it when it started the servers; nothing before that.
     pub fn addresses(&self) -> Addresses {
         let bytes = self.dir.read(ADDRESSES).ok().flatten();
         bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()

@@ -29,7 +29,7 @@ pub const STALL: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub struct Connections {
     table: Mutex<Table>,
-    /// Somebody has left.
+    /// A connection has ended.
     left: Notify,
 }
 
@@ -94,7 +94,7 @@ impl Connections {
         let _ = self.table().make_room(|_| true);
     }
 
-    /// Waits until nobody has a place.
+    /// Waits until no connection has a place.
     pub async fn empty(&self) {
         loop {
             let left = self.left.notified();

@@ -93,9 +93,9 @@ pub fn level_in(level: &api::LevelSpec) -> engine::Level {
     };
     engine::Level {
         class: class_in(level.class),
-        floor: rate(level.floor_iops, level.floor_bytes_per_second),
+        floor: rate(level.min_iops, level.min_bytes_per_second),
         latency: level.latency_us.map(Duration::from_micros),
-        ceiling: rate(level.ceiling_iops, level.ceiling_bytes_per_second),
+        ceiling: rate(level.max_iops, level.max_bytes_per_second),
         burst: Duration::from_secs(level.burst_seconds.unwrap_or_default().into()),
     }
 }
@@ -104,11 +104,11 @@ pub fn level(level: &engine::Level) -> api::LevelSpec {
     let given = |number: u64| Some(number).filter(|number| *number > 0);
     api::LevelSpec {
         class: class(level.class),
-        floor_iops: given(level.floor.iops),
-        floor_bytes_per_second: given(level.floor.bytes),
+        min_iops: given(level.floor.iops),
+        min_bytes_per_second: given(level.floor.bytes),
         latency_us: level.latency.map(|goal| goal.as_micros() as u64),
-        ceiling_iops: given(level.ceiling.iops),
-        ceiling_bytes_per_second: given(level.ceiling.bytes),
+        max_iops: given(level.ceiling.iops),
+        max_bytes_per_second: given(level.ceiling.bytes),
         burst_seconds: given(level.burst.as_secs()).map(|seconds| seconds as u32),
     }
 }
@@ -141,8 +141,7 @@ pub fn severity(severity: engine::Severity) -> api::Severity {
 }
 
 /// For paths that lead to no disk.
-const DISKS_LISTED: &str =
-    "`forebay disk list --free` lists the machine's disks that a pool may take, `--machine` all of them.";
+const DISKS_LISTED: &str = "`forebay disk list --free` lists the machine's disks that a pool can use; `--machine` lists all of them.";
 
 /// An engine error as a problem document, with the same texts.
 pub fn problem(error: engine::Error) -> api::Problem {
@@ -200,10 +199,10 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
                     false,
                     "DisksLost",
                     match lost {
-                        1 => "1 of its disks is failed, missing or offline; what it held has fewer copies."
+                        1 => "1 of its disks is failed, missing or offline. The data of this disk has less redundancy."
                             .to_string(),
                         _ => format!(
-                            "{lost} of its disks are failed, missing or offline; what they held has fewer copies."
+                            "{lost} of its disks are failed, missing or offline. The data of these disks has less redundancy."
                         ),
                     },
                 ),
@@ -215,8 +214,7 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
                 "Ready",
                 false,
                 "Suspended",
-                "A failure beyond its redundancy stopped all writes; reads go on. Repair the disks, then export \
-                 and import the pool.",
+                "A failure beyond its redundancy stopped all writes. Reads continue. Repair the disks, then export and import the pool.",
             )],
         ),
     };
@@ -224,8 +222,8 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
     if pool.damage.places > 0 {
         conditions.insert(0, damage::of_pool(pool));
     }
-    let (healing, healed) = pool.healing.as_ref().map(healing).unzip();
-    conditions.extend(healed);
+    let (rebuild, rebuilding) = pool.healing.as_ref().map(healing).unzip();
+    conditions.extend(rebuilding);
     if pool.read_only {
         let message =
             "Nothing is written to its disks. To change it, export it and import it without --read-only.";
@@ -272,7 +270,7 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
                     disks: group.disks.iter().map(|d| disk(&pool.name, group, d)).collect(),
                 })
                 .collect(),
-            healing,
+            rebuild,
             damage: api::PoolDamage {
                 places: pool.damage.places,
                 open_places: pool.damage.open,
@@ -280,8 +278,8 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
             },
             scrub: pool.scrub.as_ref().map(damage::of_scrub),
             speed: pool.speed.as_ref().map(speed),
-            promisable_permille: pool.promisable.map(permille),
-            promised_permille: permille(pool.promised),
+            guarantee_max_permille: pool.promisable.map(permille),
+            guaranteed_permille: permille(pool.promised),
             cache: pool.cache.as_ref().map(cache),
             scrub_schedule: api::ScrubSchedule {
                 every_seconds: pool.scrubs.every_seconds,
@@ -331,12 +329,12 @@ pub fn pool_unavailable(entry: &crate::configuration::Remembered) -> api::Pool {
             log_fill_permille: 0,
             created_unix_ms: 0,
             groups: Vec::new(),
-            healing: None,
+            rebuild: None,
             damage: api::PoolDamage::default(),
             scrub: None,
             speed: None,
-            promisable_permille: None,
-            promised_permille: 0,
+            guarantee_max_permille: None,
+            guaranteed_permille: 0,
             cache: None,
             scrub_schedule: api::ScrubSchedule::default(),
         },
@@ -431,26 +429,26 @@ fn volume_with(
 /// Whether the floor of a volume's level is kept.
 fn standing(standing: engine::Standing) -> api::Condition {
     let (is_kept, reason, message) = match standing {
-        engine::Standing::Promised => (true, "Promised", ""),
+        engine::Standing::Promised => (true, "Guaranteed", ""),
         engine::Standing::BestEffort => (
             false,
             "BestEffort",
-            "The pool has not enough for the floor of its level: it has its share, and floor and latency goal do not count. Add disks, or lower \
-             this level or those of other volumes.",
+            "The performance left in the pool is below the minimum of this level. The volume gets its share; minimum and latency goal are not \
+             guaranteed. Add disks, or lower this level or the levels of other volumes.",
         ),
         engine::Standing::CannotBeKept => (
             false,
-            "CannotBeKept",
-            "Disks of the pool are out of service, or do less than they were measured to do: the volume has its share, and floor and latency goal do not \
-             count until they are back.",
+            "CannotBeMet",
+            "Disks of the pool are out of service or slower than measured. Until they recover, the volume gets its share; minimum and latency goal \
+             are not guaranteed.",
         ),
         engine::Standing::Unmeasured => (
             false,
             "Unmeasured",
-            "Nobody has measured what the pool can do. Measure it with `forebay pool calibrate POOL`.",
+            "The pool has not been measured. Measure it with `forebay pool calibrate POOL`.",
         ),
     };
-    condition("LevelKept", is_kept, reason, message)
+    condition("LevelMet", is_kept, reason, message)
 }
 
 /// The level with this id by its name, or else by its UUID with a word on that.
@@ -458,8 +456,8 @@ fn level_shown(known: &Known, id: Id) -> (String, Option<api::Condition>) {
     match known.levels.name_of(id) {
         Some(name) => (name, None),
         None => {
-            let message = "This appliance has no level with this id, and the pool has not brought it along: it was deleted while the pool \
-                           was exported or the volume in the trash. It holds as none does. Give it another with --level.";
+            let message = "Neither this appliance nor the pool has a level with this id. It was deleted while the pool was exported or the volume \
+                           was in the trash. It has no effect; set another one with --level.";
             (id.to_string(), Some(condition("LevelKnown", false, "LevelUnknown", message)))
         }
     }
@@ -487,7 +485,7 @@ pub fn project(project: &engine::ProjectInfo, known: &Known) -> api::Project {
     let (level, unknown) = level_shown(known, properties.level.unwrap_or_default());
     let deletable = match (project.volumes, project.trashed) {
         (0, 0) => condition("Deletable", true, "Empty", ""),
-        (0, _) => condition("Deletable", false, "Trashed", "Volumes of it are in the trash."),
+        (0, _) => condition("Deletable", false, "Trashed", "It has volumes in the trash."),
         _ => condition("Deletable", false, "Used", "It has volumes."),
     };
     api::Project {
@@ -501,8 +499,8 @@ pub fn project(project: &engine::ProjectInfo, known: &Known) -> api::Project {
             block_size_bytes: properties.block_size.unwrap_or(api::VolumeCreate::BLOCK_SIZE_DEFAULT),
             format: format(properties.format.unwrap_or_default()),
             quota_bytes: properties.quota,
-            ceiling_iops: Some(properties.ceiling.iops).filter(|iops| *iops > 0),
-            ceiling_bytes_per_second: Some(properties.ceiling.bytes).filter(|bytes| *bytes > 0),
+            max_iops: Some(properties.ceiling.iops).filter(|iops| *iops > 0),
+            max_bytes_per_second: Some(properties.ceiling.bytes).filter(|bytes| *bytes > 0),
             sources: api::ProjectSources {
                 sync: said(&properties.sync),
                 compression: said(&properties.compression),
@@ -571,8 +569,8 @@ pub fn move_left(left: &engine::MoveLeft) -> api::MoveLeft {
     }
 }
 
-pub fn reception(reception: &engine::ReceptionInfo) -> api::Reception {
-    api::Reception {
+pub fn reception(reception: &engine::ReceptionInfo) -> api::Receive {
+    api::Receive {
         id: reception.id.to_string(),
         name: format!("{}/{}", reception.pool, reception.volume),
         pool: reception.pool.clone(),
@@ -593,7 +591,7 @@ pub fn snapshot(snapshot: &engine::SnapshotInfo) -> api::Snapshot {
         }
         _ if snapshot.held => condition("Deletable", false, "Held", "It is held."),
         _ if snapshot.template => condition("Deletable", false, "Template", "It is a template."),
-        _ if !snapshot.clones.is_empty() => condition("Deletable", false, "Cloned", "Volumes grew from it."),
+        _ if !snapshot.clones.is_empty() => condition("Deletable", false, "Cloned", "It has clones."),
         _ => condition("Deletable", true, "Free", ""),
     };
     api::Snapshot {

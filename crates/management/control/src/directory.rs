@@ -7,7 +7,7 @@
 //! and the next write removes it.
 //!
 //! Only the owner may enter the directory; one that was made for more is made private if it is empty or a daemon's, and refused otherwise, because something else may
-//! need it as it is. Files are made with mode 0600, temporary ones never through a name that is there already, so that no link that somebody planted is followed.
+//! need it as it is. Files are made with mode 0600, temporary ones never through a name that is there already, so that no planted link is followed.
 //!
 //! When a write fails, the directory knows it ([`DataDir::trouble`]) until a write works again.
 
@@ -53,10 +53,11 @@ pub fn remedy_of(error: &io::Error) -> &'static str {
             "Make room on the file system of the data directory, then try again."
         }
         ErrorKind::ReadOnlyFilesystem => {
-            "The data directory's file system is read-only: see in `dmesg` why, and mount it so that it can be written; then try again."
+            "The data directory's file system is read-only. Find the reason with `dmesg`, mount it writable, then try again."
         }
         ErrorKind::PermissionDenied => {
-            "The daemon may not write into the data directory: make its user the owner (`ls -ln`), and take the attribute `i` off (`lsattr`); then try again."
+            "The daemon may not write into the data directory. Make its user the owner (`ls -ln`), remove the attribute `i` (`lsattr`), then try \
+             again."
         }
         _ => "Check the file system and the disk of the data directory (`dmesg`), then try again.",
     }
@@ -70,12 +71,12 @@ impl DataDir {
             let (detail, remedy) = match error.kind() {
                 ErrorKind::PermissionDenied => (
                     format!("{what}: permission denied"),
-                    "Run as its owner, or choose another with --data DIR.",
+                    "Run the daemon as its owner, or choose another directory with --data DIR.",
                 ),
                 ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
-                    (format!("{what}: it is not a directory"), "Choose another with --data DIR.")
+                    (format!("{what}: it is not a directory"), "Choose another directory with --data DIR.")
                 }
-                _ => (format!("{what}: {error}"), "Choose another with --data DIR."),
+                _ => (format!("{what}: {error}"), "Choose another directory with --data DIR."),
             };
             Problem::new(Code::Io, detail).object(at.as_str()).remedy(remedy)
         };
@@ -104,7 +105,7 @@ impl DataDir {
                     "another forebay daemon runs on this data directory",
                 )
                 .object(at)
-                .remedy("Talk to that one, stop it first, or choose another directory with --data DIR."));
+                .remedy("Use that daemon, stop it first, or choose another directory with --data DIR."));
             }
             Err(error) => return Err(failed("the data directory cannot be locked", error.into())),
         }
@@ -175,7 +176,7 @@ impl DataDir {
             None => (self.path.clone(), name),
         };
         let new = directory.join(format!(".{name}.new"));
-        // What a crash has left, or somebody has put there.
+        // The remainder of a crash, or a planted file.
         match fs::remove_file(&new) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -215,7 +216,7 @@ fn make_private(path: &Path) -> Result<(), Problem> {
     };
     let failed = |error: io::Error| {
         let remedy = format!(
-            "Make it private with `chmod 700 {}`, or choose another with --data DIR.",
+            "Make it private with `chmod 700 {}`, or choose another directory with --data DIR.",
             path.display()
         );
         refused(format!("the data directory cannot be made private: {error}"), remedy)
@@ -223,7 +224,7 @@ fn make_private(path: &Path) -> Result<(), Problem> {
     let found = fs::metadata(path).map_err(failed)?;
     let (own, owner) = (rustix::process::geteuid().as_raw(), found.uid());
     if owner != own {
-        let remedy = "Run the daemon as that user, `chown` the directory and what is in it, or choose another with --data DIR.";
+        let remedy = "Run the daemon as that user, `chown -R` the directory, or choose another directory with --data DIR.";
         let detail = format!("the data directory belongs to user {owner}, and the daemon runs as user {own}");
         return Err(refused(detail, remedy.into()));
     }
@@ -235,10 +236,10 @@ fn make_private(path: &Path) -> Result<(), Problem> {
     let is_empty = || fs::read_dir(path).map(|mut entries| entries.next().is_none());
     if !is_ours && !is_empty().map_err(failed)? {
         let detail = format!(
-            "others may enter the data directory (its mode is {mode:o}), and there is something in it that is not a daemon's"
+            "other users may enter the data directory (mode {mode:o}), and its contents are not a daemon's"
         );
         let remedy = format!(
-            "Choose an empty or new directory with --data DIR; if this one is meant, make it private with `chmod 700 {}`.",
+            "Choose an empty or new directory with --data DIR. To use this one, make it private with `chmod 700 {}`.",
             path.display()
         );
         return Err(refused(detail, remedy));

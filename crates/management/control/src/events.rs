@@ -37,7 +37,7 @@ impl Record for Event {
             severity: Severity::Warning,
             code: "events.dropped".into(),
             object: "events".into(),
-            message: format!("{count} events came faster than they could be recorded and are lost"),
+            message: format!("{count} events are lost: they came faster than they could be recorded"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How pools fill: thresholds that somebody wants to hear of, and when a pool will be full at this rate.
+//! How pools fill: thresholds that raise events, and when a pool will be full at this rate.
 //!
 //! A threshold is crossed once, upwards, and can be crossed again when the pool has been [`HYSTERESIS_PERMILLE`] below it: a pool at the brink
 //! does not fill the event log. The forecast is the median of the slopes between samples of what is used (Theil and Sen): a backup
@@ -22,7 +22,7 @@ const SAMPLES_MAX: usize = 192;
 const SAMPLE_SECONDS: u64 = 60;
 /// What was seen for less time than this foretells nothing.
 const FORECAST_AFTER_SECONDS: u64 = 3600;
-/// Ten years: further ahead, nobody knows.
+/// Ten years: further ahead, a forecast means nothing.
 const DAYS_MAX: u64 = 3653;
 const DAY_SECONDS: u64 = 24 * 3600;
 
@@ -95,7 +95,7 @@ impl Trend {
     }
 }
 
-/// What part of a pool is used or held for reserved volumes, in thousandths: whoever writes to a thin volume finds it full when that is all.
+/// What part of a pool is used or held for reserved volumes, in thousandths: for writes to thin volumes the pool is full when that is all.
 pub fn taken_permille(pool: &PoolStatus) -> u64 {
     let taken = u128::from(pool.used) + u128::from(pool.reserved);
     (taken * 1000).checked_div(u128::from(pool.size)).unwrap_or(0).min(1000) as u64
@@ -113,18 +113,18 @@ impl Filling {
         };
         let free = show_size(pool.free.saturating_sub(pool.reserved));
         let state = match pool.reserved {
-            0 => format!("{} % are used, {free} are free", permille / 10),
-            _ => format!("{} % are used or reserved, {free} are free", permille / 10),
+            0 => format!("{} % used, {free} free", permille / 10),
+            _ => format!("{} % used or reserved, {free} free", permille / 10),
         };
         if let Some(highest) = up.last() {
             let is_last = thresholds.last() == Some(highest);
             let severity = if is_last { Severity::Error } else { Severity::Warning };
-            let message = format!("its threshold of {highest} % is reached: {state}");
+            let message = format!("the threshold of {highest} % is reached: {state}");
             events.record(severity, "pool.filling", name, &message);
         }
         if let Some(lowest) = down.first() {
-            let message = format!("it is below its threshold of {lowest} % again: {state}");
-            events.record(Severity::Info, "pool.space_back", name, &message);
+            let message = format!("usage is below the threshold of {lowest} % again: {state}");
+            events.record(Severity::Info, "pool.space_recovered", name, &message);
         }
     }
 

@@ -42,12 +42,12 @@ use tokio::time::{Instant, interval};
 
 const POLL_DELAY: Duration = Duration::from_secs(1);
 
-/// Records what somebody did.
+/// Records what a principal did.
 fn told(shared: &Shared, who: &Principal, code: &str, object: &str, what: &str) {
     shared.events.record(Severity::Info, code, object, &format!("{what}, by {}", who.name));
 }
 
-/// Runs a task whose work the engine does, with clients, for hours: it says how far that is, and calls it off when somebody cancels the task or the
+/// Runs a task whose work the engine does, with clients, for hours: it says how far that is, and cancels it when a client cancels the task or the
 /// daemon stops.
 async fn watched<T>(
     shared: &Shared,

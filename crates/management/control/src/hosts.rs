@@ -17,7 +17,7 @@ use crate::inherited::ProjectHosts;
 use crate::iscsi_names::target_name;
 use crate::numbers::Numbers;
 use crate::store::{Kept, Store};
-use forebay_api::{Code, Problem, show_size};
+use forebay_api::{Code, Problem, show_rate_exact};
 use forebay_pool::Rate;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -68,24 +68,21 @@ pub struct Host {
     pub mutual: Option<Credentials>,
     /// What it gets at most in a second, over all its sessions and volumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceiling_iops: Option<u64>,
+    pub max_iops: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceiling_bytes_per_second: Option<u64>,
+    pub max_bytes_per_second: Option<u64>,
 }
 
 impl Host {
     /// What it gets at most in a second.
     pub fn ceiling(&self) -> Rate {
-        Rate {
-            iops: self.ceiling_iops.unwrap_or_default(),
-            bytes: self.ceiling_bytes_per_second.unwrap_or_default(),
-        }
+        Rate { iops: self.max_iops.unwrap_or_default(), bytes: self.max_bytes_per_second.unwrap_or_default() }
     }
 
     /// The same in words.
     pub fn ceilings(&self) -> impl Iterator<Item = String> {
-        let iops = self.ceiling_iops.map(|iops| format!("{iops} requests"));
-        iops.into_iter().chain(self.ceiling_bytes_per_second.map(show_size))
+        let iops = self.max_iops.map(|iops| format!("{iops} IOPS"));
+        iops.into_iter().chain(self.max_bytes_per_second.map(show_rate_exact))
     }
 }
 
@@ -199,12 +196,12 @@ pub fn conflict(object: &str, field: &str, detail: String, remedy: &str) -> Prob
 
 pub fn full(what: &str, limit: usize) -> Problem {
     Problem::new(Code::Busy, format!("there are {limit} {what} already"))
-        .remedy("Delete what is not used any more.")
+        .remedy("Delete some that are no longer used.")
 }
 
 pub fn no_number(volume: &str, host: &str) -> Problem {
-    let detail = format!("no number from 0 to {LUN_MAX} is free for {host}");
-    conflict(volume, "lun", detail, "Unmap volumes that it does not use.")
+    let detail = format!("no LUN from 0 to {LUN_MAX} is free for {host}");
+    conflict(volume, "lun", detail, "Unmap volumes that the host does not use.")
 }
 
 impl Content {
@@ -212,7 +209,7 @@ impl Content {
         self.hosts.iter().find(|host| host.name == name || host.id == name).ok_or_else(|| {
             Problem::new(Code::NotFound, "there is no such host")
                 .object(name)
-                .remedy("`forebay host list` shows them; `forebay host create NAME --iqn IQN` makes one.")
+                .remedy("`forebay host list` shows them; `forebay host create NAME --iqn IQN` creates one.")
         })
     }
 
@@ -321,10 +318,11 @@ impl Content {
         self.revisions.remove(pool);
     }
 
-    /// Something was changed that concerns a pool and is not in here: a level, or when its fill level is reported.
-    pub fn note_change(&mut self, pool: &str) {
+    /// Something was changed that concerns a pool and is not in here.
+    pub fn note_change(&mut self, pool: &str, change: Uncounted) {
         let revision = self.revisions.entry(pool.into()).or_default();
-        (revision.number, revision.is_own) = (revision.number.saturating_add(1), true);
+        revision.number = revision.number.saturating_add(1);
+        revision.is_own |= change == Uncounted::OfPool;
     }
 
     /// Pools that a change from `before` concerns: mappings or what projects say, or a host or group that either names.
@@ -376,7 +374,7 @@ impl Content {
         let name_of = |to: &str| self.party(to).map(|(_, name, _)| name.to_string()).unwrap_or_default();
         let views = self.views();
         if views.values().map(Vec::len).sum::<usize>() > VIEWS_MAX {
-            return Err(full("volumes seen by hosts", VIEWS_MAX));
+            return Err(full("volumes mapped to hosts", VIEWS_MAX));
         }
         for (host, view) in views {
             let mut volumes: HashMap<&str, &Mapping> = HashMap::new();
@@ -384,18 +382,18 @@ impl Content {
             for mapping in view {
                 if let Some(other) = volumes.insert(&mapping.volume, mapping) {
                     let detail = format!(
-                        "host {} sees it already, as LUN {} of {}",
+                        "it is mapped to host {} already, as LUN {} through {}",
                         name_of(host),
                         other.lun,
                         name_of(&other.to)
                     );
                     let remedy =
-                        "A host sees a volume once, directly or through one group: unmap it there first.";
+                        "A host has a volume once, directly or through one group: unmap it there first.";
                     return Err(conflict(&mapping.volume_name, "host", detail, remedy));
                 }
                 if let Some(other) = numbers.insert((mapping.target(), mapping.lun), mapping) {
                     let detail = format!(
-                        "LUN {} of host {} would be {}, which is mapped to {}, and {}, mapped to {}",
+                        "LUN {} of host {} would be both {} (mapped to {}) and {} (mapped to {})",
                         mapping.lun,
                         name_of(host),
                         other.volume_name,
@@ -403,7 +401,7 @@ impl Content {
                         mapping.volume_name,
                         name_of(&mapping.to)
                     );
-                    let remedy = "Numbers stay as they are: leave --lun out to get a free one, or unmap one of the two.";
+                    let remedy = "LUNs do not change: omit --lun to get a free LUN, or unmap one of the two.";
                     return Err(conflict(&mapping.volume_name, "lun", detail, remedy));
                 }
             }
@@ -416,8 +414,7 @@ impl Kept for Content {
     const FILE: &'static str = "hosts";
     const VERSION: u32 = VERSION;
     const WHAT: &'static str = "hosts";
-    const REMEDY: &'static str =
-        "Move the file away and start again, then make hosts with `forebay host create NAME --iqn IQN`.";
+    const REMEDY: &'static str = "Move the file away and start the daemon again. Then create the hosts with `forebay host create NAME --iqn IQN`.";
 
     fn version(&self) -> u32 {
         self.version
@@ -442,7 +439,7 @@ impl Kept for Content {
                     name,
                     "name",
                     detail,
-                    "Choose another name: both share one list of names.",
+                    "Choose another name: hosts and host groups share one list of names.",
                 ));
             }
         }
@@ -451,9 +448,10 @@ impl Kept for Content {
             for initiator in &host.initiators {
                 if let Some(other) = owners.insert(initiator, &host.name) {
                     // Which of the two has it and which was to get it is not to be seen here.
-                    let detail = format!("hosts {other} and {} would both have it", host.name);
-                    let remedy = "An initiator name belongs to one host: `forebay host list` shows whose it is; take it from that one first, with \
-                                  `forebay host set HOST --iqn IQN` and all of its other names.";
+                    let detail =
+                        format!("hosts {other} and {} would both have this initiator name", host.name);
+                    let remedy = "An initiator name belongs to one host; `forebay host list` shows which. Remove it there first: `forebay host set \
+                                  HOST --iqn IQN`, with all other names of that host.";
                     return Err(conflict(initiator, "initiators", detail, remedy));
                 }
             }
@@ -463,11 +461,11 @@ impl Kept for Content {
             let first = *logical.entry(&mapping.volume).or_insert(mapping.logical_block_bytes);
             if first != mapping.logical_block_bytes {
                 let detail = format!(
-                    "it is mapped with logical blocks of {first} bytes, and {} are wanted",
+                    "it is mapped with logical blocks of {first} bytes, not {}",
                     mapping.logical_block_bytes
                 );
                 let remedy =
-                    "All hosts must see the same blocks: unmap it everywhere first, or leave the option out.";
+                    "All hosts must see the same blocks: unmap it everywhere first, or omit the option.";
                 return Err(conflict(&mapping.volume_name, "logical_block_bytes", detail, remedy));
             }
         }
@@ -505,6 +503,15 @@ fn differing<'a, T: PartialEq>(
     let gone = before.iter().filter(|one| is.get(id(one)) != Some(one)).collect::<Vec<_>>();
     let new = after.iter().filter(|one| was.get(id(one)) != Some(one)).collect::<Vec<_>>();
     gone.into_iter().chain(new)
+}
+
+/// A change that concerns a pool and is not seen in [`Content`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Uncounted {
+    /// The pool was created, or its thresholds were set: it is no stranger from now on.
+    OfPool,
+    /// Every pool has a copy of all levels, a stranger too.
+    OfLevels,
 }
 
 /// A mapping to make.

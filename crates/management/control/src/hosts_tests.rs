@@ -18,8 +18,8 @@ fn host(name: &str, initiators: &[&str]) -> Host {
         initiators: initiators.iter().map(|name| name.to_string()).collect(),
         chap: Some(Credentials { user: "u".into(), secret: "0123456789ab".into() }),
         mutual: None,
-        ceiling_iops: None,
-        ceiling_bytes_per_second: None,
+        max_iops: None,
+        max_bytes_per_second: None,
     }
 }
 

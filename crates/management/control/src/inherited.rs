@@ -3,7 +3,7 @@
 //! The engine keeps with a volume whether its hosts are its own, and knows nothing of hosts. What projects say is in the file `hosts`, by UUID. One
 //! function puts the two together, [`Content::inherit`]. It is called after each change of volumes or hosts, and changes nothing where
 //! all is as it should be. So what brings a volume into a project, or a project's hosts to its volumes, needs no code of its own, and what a
-//! crash left undone is done at the next import. An entry of a project that is no more concerns nobody.
+//! crash left undone is done at the next import. An entry of a deleted project has no effect.
 //!
 //! A mapping that is there keeps its number. Where a project names a group instead of a host that is in it, or the other way round, the new mapping takes over
 //! number and target of the old one if they are free: the host notices nothing. No number goes from one volume to another at once. Volumes that are not here, those on their way to
@@ -102,10 +102,10 @@ impl Content {
             for to in &entry.hosts {
                 let name = self.names(std::slice::from_ref(to)).concat();
                 if !known.contains(&**to) {
-                    let detail = format!("it names {to}, which is no host or host group");
+                    let detail = format!("it names {to}, which is not a host or host group");
                     return Err(wrong(
                         detail,
-                        "Say its hosts with `forebay project set PROJECT --host NAME`.",
+                        "Set its hosts with `forebay project set PROJECT --host NAME`.",
                     ));
                 }
                 if !named.insert(to) {
@@ -114,9 +114,11 @@ impl Content {
                 for host in self.hosts_of(to) {
                     if let Some(other) = reached.insert(host, to) {
                         let names = self.names(&[host.into(), other.clone()]);
-                        let detail =
-                            format!("it names host {} twice: by {} and by {name}", names[0], names[1]);
-                        let remedy = "A host sees a volume once, directly or through one group: have the project name one of the two.";
+                        let detail = format!(
+                            "it names host {} twice: through {} and through {name}",
+                            names[0], names[1]
+                        );
+                        let remedy = "A host has a volume once, directly or through one group: name only one of the two.";
                         return Err(wrong(detail, remedy));
                     }
                 }
@@ -125,7 +127,7 @@ impl Content {
         Ok(())
     }
 
-    /// Maps these volumes to whom their projects say, and to nobody else. What was not possible.
+    /// Maps these volumes to the hosts of their projects, and to no others. Returns what was not possible.
     pub fn inherit(&mut self, heirs: &[Heir], now_unix_ms: u64) -> Vec<Refused> {
         let moving: HashSet<&str> = self.moving.iter().map(|one| &*one.volume).collect();
         let said: HashMap<&str, &[String]> =
@@ -197,7 +199,7 @@ impl Content {
             let problem = if self.mappings.len() + added.len() >= MAPPINGS_MAX {
                 full("mappings", MAPPINGS_MAX)
             } else if views + hosts > VIEWS_MAX {
-                full("volumes seen by hosts", VIEWS_MAX)
+                full("volumes mapped to hosts", VIEWS_MAX)
             } else if let Some(lun) = same.or_else(|| numbers.lowest(&target, to, &mapping.volume)) {
                 numbers.take(&target, to, lun);
                 views += hosts;
@@ -272,15 +274,11 @@ pub fn differences(before: &Content, after: &Content) -> Vec<Difference> {
         let elsewhere: Vec<_> = is.iter().filter(is_elsewhere).collect();
         let what = [
             volumes(&gained, |mapping| format!("{} as LUN {}", mapping.volume_name, mapping.lun), ""),
-            volumes(
-                &lost,
-                |mapping| format!("{}, which is LUN {} there", mapping.volume_name, mapping.lun),
-                "",
-            ),
+            volumes(&lost, |mapping| format!("{} (LUN {})", mapping.volume_name, mapping.lun), ""),
             volumes(
                 &elsewhere,
                 |mapping| format!("{} as LUN {} from now on", mapping.volume_name, mapping.lun),
-                " under other numbers",
+                " under other LUNs",
             ),
         ];
         match alike.iter_mut().find(|(known, _)| *known == what) {

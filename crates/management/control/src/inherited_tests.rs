@@ -18,8 +18,8 @@ fn host(name: &str) -> Host {
         initiators: vec![format!("iqn.{name}")],
         chap: None,
         mutual: None,
-        ceiling_iops: None,
-        ceiling_bytes_per_second: None,
+        max_iops: None,
+        max_bytes_per_second: None,
     }
 }
 
@@ -221,8 +221,8 @@ fn a_project_names_what_is_there_and_no_host_twice() {
     assert_eq!(check(&["a", "b"]), Ok(()));
     assert_eq!(check(&["c", "c"]), Err("it names c twice".into()));
     assert_eq!(check(&["none", "none"]), Err("it names none twice".into()));
-    assert_eq!(check(&["a", "ab"]), Err("it names host a twice: by a and by ab".into()));
-    assert!(check(&["d"]).unwrap_err().contains("no host"));
+    assert_eq!(check(&["a", "ab"]), Err("it names host a twice: through a and through ab".into()));
+    assert!(check(&["d"]).unwrap_err().contains("not a host"));
     let many = (0..NAMED_MAX).map(|number| said(&number.to_string(), &["a"]));
     let mut full = Content { projects: many.collect(), ..cluster() };
     full.check().unwrap();
@@ -231,7 +231,7 @@ fn a_project_names_what_is_there_and_no_host_twice() {
     // Nor does it after a change of a group.
     let mut content = Content { projects: vec![said("w", &["ab", "c"])], ..cluster() };
     content.group_mut("ab").unwrap().hosts.push("c".into());
-    assert_eq!(content.check().unwrap_err().detail, "it names host c twice: by ab and by c");
+    assert_eq!(content.check().unwrap_err().detail, "it names host c twice: through ab and through c");
 }
 
 #[test]
@@ -279,11 +279,8 @@ fn what_hosts_gain_and_lose_is_told_in_words() {
     };
     assert_eq!(told(&["a"], &["w/x"]), ["a gains tank/w/x as LUN 0"]);
     assert_eq!(told(&["a"], &["w/x"]), Vec::<String>::new());
-    assert_eq!(
-        told(&["c"], &["w/x"]),
-        ["a loses tank/w/x, which is LUN 0 there", "c gains tank/w/x as LUN 0"]
-    );
-    assert_eq!(told(&["ab"], &volumes), ["a, b gain 2 volumes", "c loses tank/w/x, which is LUN 0 there"]);
+    assert_eq!(told(&["c"], &["w/x"]), ["a loses tank/w/x (LUN 0)", "c gains tank/w/x as LUN 0"]);
+    assert_eq!(told(&["ab"], &volumes), ["a, b gain 2 volumes", "c loses tank/w/x (LUN 0)"]);
     assert_eq!(told(&["a"], &volumes), ["b loses 2 volumes"], "a sees them where they were");
     assert_eq!(told(&["none"], &volumes), ["a loses 2 volumes"]);
     let before = content.clone();
@@ -301,10 +298,7 @@ fn what_hosts_gain_and_lose_is_told_in_words() {
     content.mappings[1].volume_name = "tank/w/y".into();
     assert_eq!(
         differences(&with_c, &content).iter().map(ToString::to_string).collect::<Vec<_>>(),
-        [
-            "a sees tank/w/x as LUN 9 from now on",
-            "c gains tank/w/y as LUN 4; loses tank/w/x, which is LUN 4 there"
-        ]
+        ["a sees tank/w/x as LUN 9 from now on", "c gains tank/w/y as LUN 4; loses tank/w/x (LUN 4)"]
     );
 }
 

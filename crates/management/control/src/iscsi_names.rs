@@ -55,7 +55,7 @@ fn initiator(name: &str) -> Option<String> {
 pub fn initiators(names: &[String]) -> Result<Vec<String>, Problem> {
     if names.is_empty() || names.len() > INITIATORS_MAX {
         let detail = format!("{} initiator names are given", names.len());
-        return Err(invalid("initiators", detail, "Give between 1 and 64."));
+        return Err(invalid("initiators", detail, "Give 1 to 64."));
     }
     let mut all = Vec::new();
     for name in names {
@@ -63,8 +63,8 @@ pub fn initiators(names: &[String]) -> Result<Vec<String>, Problem> {
             return Err(invalid(
                 "initiators",
                 format!("`{}` is not an iSCSI name", shown(name)),
-                "Write it like iqn.1993-08.org.debian:01:abc, or eui. or naa. with hexadecimal digits; on Linux it is \
-                 in /etc/iscsi/initiatorname.iscsi.",
+                "A name starts with iqn., a year and month and a reversed domain, like iqn.1993-08.org.debian:01:abc. Names with eui. or naa. have \
+                 hexadecimal digits. On Linux, the name is in /etc/iscsi/initiatorname.iscsi.",
             ));
         };
         if all.contains(&lower) {
@@ -79,13 +79,15 @@ fn credentials(field: &str, chap: &Chap) -> Result<Credentials, Problem> {
     let is_user = |c: u8| c.is_ascii_alphanumeric() || b".-+@_/[]:".contains(&c);
     let user = &chap.user;
     if !(1..=USER_BYTES_MAX).contains(&user.len()) || !user.bytes().all(is_user) {
-        let detail = format!("`{}` is not a CHAP name", shown(user));
+        let detail = format!("`{}` is not a CHAP user name", shown(user));
         let remedy = "Use 1 to 255 letters, digits and `.-+@_/[]:`.";
         return Err(invalid(&format!("{field}.user"), detail, remedy));
     }
     if !SECRET_BYTES.contains(&chap.secret.len()) || chap.secret.chars().any(char::is_control) {
-        let detail = format!("a secret of {} bytes, or one with control characters", chap.secret.len());
-        let remedy = "Give 12 to 255 bytes; 16 random characters are good, and some initiators take no more.";
+        let detail =
+            format!("a secret of {} bytes or with control characters cannot be used", chap.secret.len());
+        let remedy =
+            "Give 12 to 255 bytes. 16 random characters are a good choice; some initiators accept no more.";
         return Err(invalid(&format!("{field}.secret"), detail, remedy));
     }
     Ok(Credentials { user: user.clone(), secret: chap.secret.clone() })
@@ -104,14 +106,14 @@ pub fn both(chap: Option<&Credentials>, mutual: Option<&Credentials>) -> Result<
     match (chap, mutual) {
         (None, Some(_)) => Err(invalid(
             "mutual",
-            "the target would prove itself to a host that does not".into(),
-            "Give the host a CHAP name and secret, too.",
+            "mutual CHAP needs CHAP for the host, too".into(),
+            "Give the host a CHAP user and secret, too.",
         )),
         // RFC 7143, 12.1.3: else each side could let the other answer its own challenge.
         (Some(chap), Some(mutual)) if chap.secret == mutual.secret => Err(invalid(
             "mutual.secret",
             "both directions have the same secret".into(),
-            "Choose another one for the target.",
+            "Choose another secret for the target.",
         )),
         _ => Ok(()),
     }
@@ -123,8 +125,8 @@ pub fn logical_block(bytes: Option<u32>) -> Result<(), Problem> {
         None | Some(512 | 4096) => Ok(()),
         Some(bytes) => Err(invalid(
             "logical_block_bytes",
-            format!("{bytes} bytes is not a logical block"),
-            "Give 512, which every host takes, or 4096.",
+            format!("{bytes} bytes is not a logical block size"),
+            "Give 512, which every host accepts, or 4096.",
         )),
     }
 }

@@ -157,7 +157,7 @@ fn write_all<R: Record>(shared: Arc<Shared<R>>, mut file: LogFile, records: Rece
             shared.newest.send_replace(sequence);
         }
         for done in flushed {
-            // Whoever waited may have gone.
+            // The waiting task may have gone.
             let _ = done.send(());
         }
     }
@@ -180,7 +180,7 @@ fn read_tail<R: Record>(path: &PathBuf, kept: &mut VecDeque<R>) -> io::Result<()
         Err(error) => return Err(error),
     };
     let size = file.metadata()?.len();
-    // A batch may overshoot the limit a little; a file that somebody inflated is read at its end only.
+    // A batch may overshoot the limit a little; a file that was inflated from outside is read at its end only.
     file.seek(SeekFrom::Start(size.saturating_sub(2 * FILE_BYTES_MAX)))?;
     let mut bytes = Vec::new();
     file.take(2 * FILE_BYTES_MAX).read_to_end(&mut bytes)?;

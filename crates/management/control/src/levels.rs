@@ -1,15 +1,15 @@
-//! Service levels: those that are built in, and those that somebody made.
+//! Service levels: those that are built in, and those that administrators created.
 //!
 //! A volume or project has the id of a level in its pool, and a pool moves between appliances; what the id means is the appliance's, in the file `levels`
-//! ([`crate::store`]). The engine is told before any pool is imported, and with each change. An id that nobody here knows holds as none does,
+//! ([`crate::store`]). The engine is told before any pool is imported, and with each change. An id that is unknown here has no effect,
 //! and is shown as it is.
 
 use crate::convert;
 use crate::hosts::{conflict, full};
 use crate::rules::invalid;
 use crate::store::{Kept, Store};
-use forebay_api::{Code, LEVEL_NONE, LevelSpec, Problem, show_duration, show_micros, show_size_exact};
-use forebay_base::{GIB, Id, MIB};
+use forebay_api::{Code, LEVEL_NONE, LevelSpec, Problem, show_duration, show_micros, show_rate_exact};
+use forebay_base::Id;
 use forebay_pool::{self as engine, BUILT_IN_LEVELS};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
@@ -20,14 +20,14 @@ const VERSION: u32 = 1;
 pub const LEVELS_MAX: usize = 256;
 /// The engine counts in whole nanoseconds of a request and picoseconds of a byte: at these rates 100 and 9.
 const IOPS_MAX: u64 = 10_000_000;
-const BYTES_MAX: u64 = 100 * GIB;
+const BYTES_MAX: u64 = 100_000_000_000;
 /// Clients give up requests that take too long, after 30 s in Linux: at this ceiling the longest, of 32 MiB, takes about as long.
-const CEILING_BYTES_RANGE: RangeInclusive<u64> = MIB..=BYTES_MAX;
+const CEILING_BYTES_RANGE: RangeInclusive<u64> = 1_000_000..=BYTES_MAX;
 /// 32 writes, what NBD clients have at a time, in three seconds.
 const CEILING_IOPS_RANGE: RangeInclusive<u64> = 10..=IOPS_MAX;
 /// As the API has them.
-pub const CEILING_IOPS: &str = "ceiling_iops";
-pub const CEILING_BYTES: &str = "ceiling_bytes_per_second";
+pub const CEILING_IOPS: &str = "max_iops";
+pub const CEILING_BYTES: &str = "max_bytes_per_second";
 /// From less than any disk takes to longer than any client waits.
 const LATENCY_US: RangeInclusive<u64> = 100..=60_000_000;
 /// An hour of a ceiling at once is no ceiling any more.
@@ -87,7 +87,7 @@ impl Content {
         self.all().find(|level| level.name == name || level.id == name).ok_or_else(|| {
             Problem::new(Code::NotFound, "there is no such level")
                 .object(name)
-                .remedy("`forebay level list` shows them; `forebay level create NAME` makes one.")
+                .remedy("`forebay level list` shows them; `forebay level create NAME` creates one.")
         })
     }
 
@@ -95,9 +95,9 @@ impl Content {
     pub fn find_mut(&mut self, name: &str) -> Result<&mut Level, Problem> {
         let Level { id, name, .. } = self.find(name)?;
         self.levels.iter_mut().find(|level| level.id == id).ok_or_else(|| {
-            Problem::new(Code::Conflict, "the level is built in, and stays as it is")
+            Problem::new(Code::Conflict, "the level is built in and cannot be changed")
                 .object(name)
-                .remedy("Make one of your own with `forebay level create NAME`.")
+                .remedy("Create your own level with `forebay level create NAME`.")
         })
     }
 
@@ -110,7 +110,7 @@ impl Content {
         .transpose()
     }
 
-    /// As volumes and projects are shown; nothing where nobody here knows it.
+    /// As volumes and projects are shown; nothing where it is unknown here.
     pub fn name_of(&self, id: Id) -> Option<String> {
         if id == Id(0) {
             return Some(LEVEL_NONE.into());
@@ -132,8 +132,8 @@ impl Kept for Content {
     const FILE: &'static str = "levels";
     const VERSION: u32 = VERSION;
     const WHAT: &'static str = "levels";
-    const REMEDY: &'static str = "Have the file back from a backup; or move it away and start again, make levels with \
-                                  `forebay level create NAME`, and give them to volumes and projects.";
+    const REMEDY: &'static str = "Restore the file from a backup. Or move it away, start the daemon again, create levels with `forebay level create \
+                                  NAME`, and give them to volumes and projects.";
 
     fn version(&self) -> u32 {
         self.version
@@ -146,13 +146,13 @@ impl Kept for Content {
         let is_id = |text: &str| text.parse::<Id>().is_ok_and(|id| id.to_string() == text);
         if let Some(level) = self.levels.iter().find(|level| !is_id(&level.id)) {
             let detail = format!("`{}` is not the UUID of a level", level.id);
-            return Err(invalid("id", detail, "Levels get their ids by themselves."));
+            return Err(invalid("id", detail, "Levels get their ids automatically."));
         }
         let (mut names, mut ids) = (HashSet::from([LEVEL_NONE.to_string()]), HashSet::new());
         for level in self.all() {
             if !names.insert(level.name.clone()) || !ids.insert(level.engine_id()) {
                 let detail = match &*level.name {
-                    LEVEL_NONE => "volumes without a level are said to have this one",
+                    LEVEL_NONE => "this name stands for volumes without a level",
                     _ => "a level with this name exists",
                 };
                 return Err(conflict(&level.name, "name", detail.into(), "Choose another name."));
@@ -180,31 +180,35 @@ pub fn check_ceiling(field: &str, rate: u64) -> Result<(), Problem> {
 /// Whether a level may say this.
 pub fn check_spec(spec: &LevelSpec) -> Result<(), Problem> {
     let numbers = [
-        ("floor_iops", spec.floor_iops, 1..=IOPS_MAX),
-        ("floor_bytes_per_second", spec.floor_bytes_per_second, 1..=BYTES_MAX),
+        ("min_iops", spec.min_iops, 1..=IOPS_MAX),
+        ("min_bytes_per_second", spec.min_bytes_per_second, 1..=BYTES_MAX),
         ("latency_us", spec.latency_us, LATENCY_US),
-        (CEILING_IOPS, spec.ceiling_iops, CEILING_IOPS_RANGE),
-        (CEILING_BYTES, spec.ceiling_bytes_per_second, CEILING_BYTES_RANGE),
+        (CEILING_IOPS, spec.max_iops, CEILING_IOPS_RANGE),
+        (CEILING_BYTES, spec.max_bytes_per_second, CEILING_BYTES_RANGE),
         ("burst_seconds", spec.burst_seconds.map(u64::from), BURST_SECONDS),
     ];
     for (field, number, range) in numbers {
         number.map_or(Ok(()), |number| check_range(field, number, range))?;
     }
-    for (field, floor, ceiling) in [
-        (CEILING_IOPS, spec.floor_iops, spec.ceiling_iops),
-        (CEILING_BYTES, spec.floor_bytes_per_second, spec.ceiling_bytes_per_second),
+    for (field, minimum, limit) in [
+        (CEILING_IOPS, spec.min_iops, spec.max_iops),
+        (CEILING_BYTES, spec.min_bytes_per_second, spec.max_bytes_per_second),
     ] {
-        if let (Some(floor), Some(ceiling)) = (floor, ceiling)
-            && ceiling < floor
+        if let (Some(minimum), Some(limit)) = (minimum, limit)
+            && limit < minimum
         {
-            let detail = format!("a ceiling of {ceiling} is less than the floor, {floor}");
-            return Err(invalid(field, detail, "Give as much as the floor or more, or lower that."));
+            let detail = format!("the limit, {limit}, is less than the minimum, {minimum}");
+            return Err(invalid(
+                field,
+                detail,
+                "Raise the limit to the minimum or more, or lower the minimum.",
+            ));
         }
     }
-    let has_ceiling = spec.ceiling_iops.is_some() || spec.ceiling_bytes_per_second.is_some();
+    let has_ceiling = spec.max_iops.is_some() || spec.max_bytes_per_second.is_some();
     if spec.burst_seconds.is_some() && !has_ceiling {
-        let remedy = "Give a ceiling, too, or leave the burst out (`none` takes it away).";
-        return Err(invalid("burst_seconds", "there is no ceiling to go beyond".into(), remedy));
+        let remedy = "Give a limit, too, or omit the burst (`none` removes it).";
+        return Err(invalid("burst_seconds", "a burst needs a limit".into(), remedy));
     }
     Ok(())
 }
@@ -215,15 +219,15 @@ pub fn in_words(spec: &LevelSpec) -> [String; 7] {
         Some(value) => format!("{what} {value}"),
         None => format!("no {what}"),
     };
-    let iops = |iops: Option<u64>| iops.map(|iops| format!("of {iops} requests a second"));
-    let bytes = |bytes: Option<u64>| bytes.map(|bytes| format!("of {} a second", show_size_exact(bytes)));
+    let iops = |iops: Option<u64>| iops.map(|iops| format!("of {iops} IOPS"));
+    let bytes = |bytes: Option<u64>| bytes.map(|bytes| format!("of {}", show_rate_exact(bytes)));
     [
         format!("class {}", spec.class.name()),
-        said("floor", iops(spec.floor_iops)),
-        said("floor in bytes", bytes(spec.floor_bytes_per_second)),
+        said("minimum", iops(spec.min_iops)),
+        said("minimum rate", bytes(spec.min_bytes_per_second)),
         said("latency goal", spec.latency_us.map(|us| format!("of {}", show_micros(us)))),
-        said("ceiling", iops(spec.ceiling_iops)),
-        said("ceiling in bytes", bytes(spec.ceiling_bytes_per_second)),
+        said("limit", iops(spec.max_iops)),
+        said("rate limit", bytes(spec.max_bytes_per_second)),
         said("burst", spec.burst_seconds.map(|seconds| format!("of {}", show_duration(seconds)))),
     ]
 }
@@ -253,7 +257,7 @@ mod tests {
     #[test]
     fn names_and_ids_stand_for_what_they_did_before_a_restart() {
         let temp = test_directory();
-        let spec = LevelSpec { ceiling_iops: Some(50), burst_seconds: Some(3), ..LevelSpec::default() };
+        let spec = LevelSpec { max_iops: Some(50), burst_seconds: Some(3), ..LevelSpec::default() };
         add(&open(&temp).unwrap(), level("gold", 77, spec.clone())).unwrap();
         let content = open(&temp).unwrap().content();
         assert_eq!((content.find("gold"), content.all().count()), (Ok(level("gold", 77, spec)), 6));
@@ -299,18 +303,15 @@ mod tests {
     fn numbers_have_bounds_and_a_ceiling_is_above_its_floor() {
         let none = LevelSpec::default();
         let cases = [
-            (LevelSpec { floor_iops: Some(0), ..none.clone() }, "floor_iops"),
-            (LevelSpec { floor_iops: Some(IOPS_MAX + 1), ..none.clone() }, "floor_iops"),
-            (LevelSpec { floor_bytes_per_second: Some(0), ..none.clone() }, "floor_bytes_per_second"),
+            (LevelSpec { min_iops: Some(0), ..none.clone() }, "min_iops"),
+            (LevelSpec { min_iops: Some(IOPS_MAX + 1), ..none.clone() }, "min_iops"),
+            (LevelSpec { min_bytes_per_second: Some(0), ..none.clone() }, "min_bytes_per_second"),
             (LevelSpec { latency_us: Some(99), ..none.clone() }, "latency_us"),
-            (LevelSpec { ceiling_iops: Some(9), ..none.clone() }, "ceiling_iops"),
-            (
-                LevelSpec { ceiling_bytes_per_second: Some(MIB - 1), ..none.clone() },
-                "ceiling_bytes_per_second",
-            ),
-            (LevelSpec { floor_iops: Some(20), ceiling_iops: Some(19), ..none.clone() }, "ceiling_iops"),
+            (LevelSpec { max_iops: Some(9), ..none.clone() }, "max_iops"),
+            (LevelSpec { max_bytes_per_second: Some(999_999), ..none.clone() }, "max_bytes_per_second"),
+            (LevelSpec { min_iops: Some(20), max_iops: Some(19), ..none.clone() }, "max_iops"),
             (LevelSpec { burst_seconds: Some(1), ..none.clone() }, "burst_seconds"),
-            (LevelSpec { burst_seconds: Some(0), ceiling_iops: Some(10), ..none.clone() }, "burst_seconds"),
+            (LevelSpec { burst_seconds: Some(0), max_iops: Some(10), ..none.clone() }, "burst_seconds"),
         ];
         for (spec, field) in cases {
             let problem = check_spec(&spec).expect_err("it is refused");
@@ -318,7 +319,7 @@ mod tests {
             assert!(problem.remedy.is_some());
         }
         check_spec(&none).unwrap();
-        check_spec(&LevelSpec { floor_iops: Some(20), ceiling_iops: Some(20), ..none }).unwrap();
+        check_spec(&LevelSpec { min_iops: Some(20), max_iops: Some(20), ..none }).unwrap();
         built_in().for_each(|level| check_spec(&level.spec).unwrap());
     }
 
@@ -337,9 +338,8 @@ mod tests {
 
     #[test]
     fn the_least_difference_is_seen_in_words() {
-        let rates = [1450 << 20, 1500 << 20, (1500 << 20) + 1, 1501 << 20];
-        let specs =
-            rates.map(|rate| LevelSpec { ceiling_bytes_per_second: Some(rate), ..LevelSpec::default() });
+        let rates = [1_450_000_000, 1_500_000_000, 1_500_000_001, 1_501_000_000];
+        let specs = rates.map(|rate| LevelSpec { max_bytes_per_second: Some(rate), ..LevelSpec::default() });
         let words: HashSet<_> = specs.iter().map(in_words).collect();
         assert_eq!(words.len(), rates.len(), "{words:?}");
     }
@@ -358,7 +358,7 @@ mod tests {
         drop(dir);
         open(&temp).unwrap();
         let no_id = r#"{"version":1,"levels":[{"id":"x","name":"gold","created_unix_ms":1,"revision":1,"spec":{"class":"non-critical"}}]}"#;
-        let zero = one(r#"{"class":"non-critical","ceiling_iops":0}"#);
+        let zero = one(r#"{"class":"non-critical","max_iops":0}"#);
         for text in ["{", r#"{"version":2,"levels":[]}"#, "[]", no_id, &zero] {
             let dir = DataDir::open(temp.path()).unwrap();
             dir.write("levels", text.as_bytes()).unwrap();

@@ -154,7 +154,7 @@ pub(crate) struct Shared {
     waits: Arc<seats::Seats>,
     /// For reports on their way to clients.
     downloads: Arc<seats::Seats>,
-    /// Told when somebody may no longer be admitted.
+    /// Told when an admission may have ended.
     admissions: watch::Sender<()>,
     /// Traces begin and end one at a time: each has all cores or none.
     trace_turn: Mutex<()>,
@@ -192,7 +192,7 @@ impl Shared {
         self.attempts.lock().expect("no holder of this lock panics")
     }
 
-    /// Of a clock that nobody sets.
+    /// Of a clock that is never set.
     fn uptime_ms(&self) -> u64 {
         self.started.elapsed().as_millis() as u64
     }
@@ -406,7 +406,8 @@ impl Daemon {
             return Ok(None);
         }
         let link = handlers::logins::make_link(&self.shared)?;
-        let message = "a link for the first administrator was printed: whoever has it can make one";
+        let message =
+            "a link for the first administrator was printed; anyone with the link can create this user";
         self.shared.events.record(Severity::Info, "setup.link", "setup", message);
         Ok(Some(link.url))
     }
@@ -473,7 +474,7 @@ impl Daemon {
     }
 
     /// Waits for SIGTERM or SIGINT, also one that came since the start. A second one ends the process at once, because
-    /// the pools are crash-safe and whoever sends it is in a hurry.
+    /// the pools are crash-safe and its sender is in a hurry.
     pub fn wait_for_signal(&self) {
         let mut signalled = self.signalled.clone();
         // An error means that the task that listens is gone, and with it the runtime.
@@ -500,7 +501,7 @@ impl Daemon {
         self.shared.statistics.stop();
         let refused = self.shared.strangers().due(u64::MAX);
         refused.into_iter().for_each(|entry| self.shared.audit.push(entry));
-        // It may be gone already; a stale one harms nobody.
+        // It may be gone already; a stale one does no harm.
         let _ = std::fs::remove_file(&self.socket);
     }
 
@@ -629,7 +630,7 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {
-        Err(Problem::new(Code::Internal, "a bug stopped this; the daemon's log has more"))
+        Err(Problem::new(Code::Internal, "a bug stopped the operation; see the daemon's log"))
     })
 }
 

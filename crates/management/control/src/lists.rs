@@ -156,9 +156,9 @@ impl Place {
     fn parse(cursor: &str, sorted_by: &str, values: usize) -> Result<Place, Problem> {
         let place = serde_json::from_str(cursor).ok();
         place.filter(|Place(by, of, _)| by == sorted_by && of.len() == values).ok_or_else(|| {
-            Problem::new(Code::Invalid, "the cursor is not one of this order")
+            Problem::new(Code::Invalid, "the cursor does not belong to this sort order")
                 .field("cursor")
-                .remedy("Give the next_cursor of the page before, with the same sort.")
+                .remedy("Give the next_cursor of the previous page, with the same sort.")
         })
     }
 }
@@ -228,7 +228,7 @@ fn compare(a: &[Value], b: &[Value], orders: &[Order]) -> Ordering {
     each.fold(Ordering::Equal, Ordering::then)
 }
 
-/// Of one kind, but in a cursor that somebody made up.
+/// Of one kind, but in a forged cursor.
 fn by_value(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => {
@@ -295,9 +295,10 @@ impl Condition {
 fn wrong(parameter: &str, detail: String) -> Problem {
     let remedy = match parameter {
         "filter" => {
-            "Write FIELD, one of = != < <= > >= ~ (has in it), and a value, several with commas between them; a value with commas in double quotes."
+            "Write a field, an operator (= != < <= > >=, or ~ for contains) and a value. Separate several conditions by commas. Put a value with \
+             commas in double quotes."
         }
-        _ => "Write fields with commas between them, with - before one whose greatest come first.",
+        _ => "Write fields separated by commas; - before a field sorts it in descending order.",
     };
     Problem::new(Code::Invalid, detail).field(parameter).remedy(remedy)
 }
@@ -317,7 +318,7 @@ fn split(text: &str, parameter: &str, most: usize) -> Result<Vec<String>, Proble
         return Err(wrong(parameter, "a double quote is not closed".into()));
     }
     match parts.len() > most {
-        true => Err(wrong(parameter, format!("there are more than {most}"))),
+        true => Err(wrong(parameter, format!("there are more than {most} parts"))),
         false => Ok(parts),
     }
 }
@@ -327,7 +328,7 @@ fn condition(text: &str, fields: Vec<Field>) -> Result<Condition, Problem> {
     // Of several that begin at one place, the longest: it comes first in the list.
     let first = OPERATORS.into_iter().filter_map(at).min_by_key(|(at, _, _)| *at);
     let Some((at, mark, operator)) = first else {
-        return Err(wrong("filter", format!("{:?} is no condition", shown(text))));
+        return Err(wrong("filter", format!("{:?} is not a condition", shown(text))));
     };
     let field = field("filter", text[..at].trim(), fields)?;
     let value = text[at + mark.len()..].trim();
@@ -338,13 +339,13 @@ fn condition(text: &str, fields: Vec<Field>) -> Result<Condition, Problem> {
     let name = &field.name;
     match field.kind {
         Kind::Number if !value.parse::<f64>().is_ok_and(f64::is_finite) => {
-            Err(wrong("filter", format!("{name} is a number, and {:?} is none", shown(value))))
+            Err(wrong("filter", format!("{name} is a number, and {:?} is not", shown(value))))
         }
         Kind::Truth if value.parse::<bool>().is_err() => {
             Err(wrong("filter", format!("{name} is true or false, and {:?} is neither", shown(value))))
         }
         Kind::Number | Kind::Truth if operator == Operator::Has => {
-            Err(wrong("filter", format!("{name} is no text that could have something in it")))
+            Err(wrong("filter", format!("{name} is not a text, so ~ cannot be used")))
         }
         _ => Ok(Condition { field, operator, value: value.to_string() }),
     }
@@ -361,7 +362,7 @@ fn field(parameter: &str, name: &str, fields: Vec<Field>) -> Result<Field, Probl
     fields.into_iter().find(|field| field.name == name).ok_or_else(|| {
         Problem::new(Code::Invalid, format!("there is no field {:?} here", shown(name)))
             .field(parameter)
-            .remedy(format!("There are: {}.", names.join(", ")))
+            .remedy(format!("The fields are: {}.", names.join(", ")))
     })
 }
 
@@ -509,13 +510,13 @@ mod tests {
             ("expires=1", "", "filter", "expires_unix_ms"),
             ("", "rolle", "sort", "role"),
             ("", "-", "sort", "role"),
-            ("role", "", "filter", "FIELD"),
+            ("role", "", "filter", "a field"),
             ("", "name,name,name,name,name", "sort", "commas"),
-            ("expires_unix_ms=soon", "", "filter", "FIELD"),
-            ("expires_unix_ms=NaN", "", "filter", "FIELD"),
-            ("expires_unix_ms~1", "", "filter", "FIELD"),
+            ("expires_unix_ms=soon", "", "filter", "a field"),
+            ("expires_unix_ms=NaN", "", "filter", "a field"),
+            ("expires_unix_ms~1", "", "filter", "a field"),
             (r#"name="a"#, "", "filter", "double quotes"),
-            (",", "", "filter", "FIELD"),
+            (",", "", "filter", "a field"),
         ] {
             let problem = refused(filter, sort);
             assert_eq!(

@@ -2,8 +2,8 @@
 //!
 //! A cookie has 256 random bits, of which only the SHA-256 is kept. A login ends after [`IDLE_MS`] without a request, after [`LIFE_MS`] in any case, with a logout, when its
 //! user's role or password changes, and with the daemon. What a change has to carry besides the cookie (`X-CSRF-Token`) is
-//! another hash of the cookie: whoever can make a browser send the cookie cannot read it, and so cannot say it. Numbers are bounded: who
-//! begins one too many ends the one that was silent for longest, of his own first. Time is an argument.
+//! another hash of the cookie: a page that makes a browser send the cookie cannot read it, and so cannot send the hash. Numbers are bounded: one
+//! login too many ends the one that was silent for longest, of the same user first. Time is an argument.
 
 use crate::tokens::hex;
 use sha2::{Digest, Sha256};
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 /// A working day, and it is over the next morning.
 pub const IDLE_MS: u64 = 12 * 3600 * 1000;
-/// Once a week everybody shows who he is.
+/// Each user logs in once a week.
 pub const LIFE_MS: u64 = 7 * 24 * 3600 * 1000;
 /// All tabs of a browser have one.
 const LOGINS_PER_USER_MAX: usize = 16;
@@ -52,7 +52,7 @@ pub fn csrf(cookie: &str) -> String {
 }
 
 impl Logins {
-    /// Somebody has shown who he is; returns the cookie. `random` is from the system.
+    /// A user has logged in; returns the cookie. `random` is from the system.
     pub fn begin(&mut self, user: &str, random: [u8; 32], now_ms: u64) -> String {
         self.logins.retain(|_, login| !login.is_over(now_ms));
         let own = self.logins.values().filter(|login| login.user == user).count();
@@ -74,7 +74,7 @@ impl Logins {
         }
     }
 
-    /// The UUID of the user whose cookie this is; he was here now.
+    /// The UUID of the user whose cookie this is; the login counts as used now.
     pub fn used(&mut self, hash: &CookieHash, now_ms: u64) -> Option<String> {
         let login = self.logins.get_mut(hash)?;
         if login.is_over(now_ms) {

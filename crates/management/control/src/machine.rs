@@ -2,7 +2,7 @@
 //!
 //! Three ages. What a disk is and who uses it is read anew for each answer: that opens no disk. What is on the disks that nothing else says are taken
 //! is read within [`CONTENTS_BUDGET`], and counts for [`CONTENTS_KEPT`]. Their health, which may take as long as the slowest disk, is read on a thread of
-//! its own and never by an answer: every [`HEALTH_KEPT`], when somebody wants to know it.
+//! its own and never by an answer: every [`HEALTH_KEPT`], when a client asks for it.
 //!
 //! A thread of its own also because a query may hang: a blocking thread of the runtime would keep the daemon from stopping. It holds nothing but what is here.
 

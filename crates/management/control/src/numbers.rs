@@ -1,4 +1,4 @@
-//! Which logical unit numbers are free, for whoever adds mappings.
+//! Which logical unit numbers are free, for code that adds mappings.
 //!
 //! A host has a number once at each target. What is mapped to a group has its number at all members, so one that is free for the
 //! group is free for each of them. It is taken for the group itself as well, which may not have members yet.
@@ -49,7 +49,7 @@ impl<'a> Numbers<'a> {
         }
     }
 
-    /// A volume had this number until now: nobody else gets it.
+    /// A volume had this number until now: no other volume gets it.
     pub fn give_up(&mut self, target: &str, to: &'a str, lun: u16, volume: &'a str) {
         let parties = self.parties(to);
         let given_up = self.given_up.entry(target.to_string()).or_default();

@@ -2,7 +2,7 @@
 //!
 //! Argon2id with the parameters that OWASP's Password Storage Cheat Sheet names (19 MiB, two passes, one lane); each hash carries its
 //! own salt and parameters. A check takes some 30 ms of a processor and 19 MiB, so at most [`RUNNING_MAX`] run at once, on threads
-//! that may block, and at most [`WAITING_MAX`] wait. A name that nobody has is checked against [`NOBODY`], so that the answer comes as late as for
+//! that may block, and at most [`WAITING_MAX`] wait. A name of no user is checked against [`NOBODY`], so that the answer comes as late as for
 //! a wrong password.
 
 use crate::blocking;
@@ -45,7 +45,8 @@ fn argon2() -> Argon2<'static> {
 /// Refuses a password that is too short or too long; never quotes it.
 pub fn check_form(field: &str, password: &str) -> Result<(), Problem> {
     let refused = |detail: &str| {
-        let remedy = "Use 12 characters or more, at most 1024 bytes; a few unrelated words do well.";
+        let remedy =
+            "Use 12 characters or more, at most 1024 bytes. A few unrelated words are a good choice.";
         Err(Problem::new(Code::Invalid, detail).field(field).remedy(remedy))
     };
     if password.len() > BYTES_MAX {
@@ -68,7 +69,7 @@ impl Passwords {
         .await
     }
 
-    /// Whether it is the password of which `kept` was kept. `None` is nobody's, and takes as long.
+    /// Whether it is the password of which `kept` was kept. `None` belongs to no user, and takes as long.
     pub async fn verify(&self, password: String, kept: Option<String>) -> Result<bool, Problem> {
         self.run(move || {
             let is_somebody = kept.is_some() && password.len() <= BYTES_MAX;
@@ -90,7 +91,7 @@ impl Passwords {
         };
         let _waiting = self.waiting.try_acquire().map_err(|_| busy())?;
         let turn = self.running.clone().acquire_owned().await.expect("the semaphore is never closed");
-        // The turn ends with the work, also when whoever asked has gone.
+        // The turn ends with the work, also when the client has gone.
         blocking(move || {
             let result = work();
             drop(turn);

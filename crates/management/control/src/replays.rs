@@ -77,7 +77,9 @@ impl Replays {
                     "this idempotency key was used before, with another request",
                 )
                 .field("Idempotency-Key")
-                .remedy("Use a new key for each request, and the same only to repeat it unchanged.")),
+                .remedy(
+                    "Use a new key for each request. Repeat a key only to repeat its request unchanged.",
+                )),
                 None => Err(Problem::new(Code::Conflict, "the first request with this key is still running")
                     .field("Idempotency-Key")
                     .remedy("Try again in a moment.")),
@@ -88,8 +90,11 @@ impl Replays {
             match entries.iter().position(|entry| entry.answer.is_some()) {
                 Some(oldest) => drop(entries.remove(oldest)),
                 None => {
-                    return Err(Problem::new(Code::Busy, "too many requests with keys run already")
-                        .remedy("Try again in a moment."));
+                    return Err(Problem::new(
+                        Code::Busy,
+                        "too many requests with idempotency keys are running already",
+                    )
+                    .remedy("Try again in a moment."));
                 }
             }
         }

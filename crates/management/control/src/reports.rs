@@ -1,7 +1,7 @@
 //! Reports that are kept: a list, and beside it a file for each page and each table of figures.
 //!
-//! Files are written before the list has them and removed after it has them no longer, so a crash leaves files that belong to nobody, which the next start
-//! removes, and never a report without what it says. What a report says is never looked into: it is somebody else's, and is shown as such.
+//! Files are written before the list has them and removed after it has them no longer, so a crash leaves files that belong to no report, which the next start
+//! removes, and never a report without what it says. What a report says is never looked into: it comes from a client, and is shown as such.
 
 use crate::directory::DataDir;
 use crate::request::Failure;
@@ -51,8 +51,7 @@ impl Kept for Content {
     const FILE: &'static str = "reports";
     const VERSION: u32 = VERSION;
     const WHAT: &'static str = "reports";
-    const REMEDY: &'static str =
-        "Have the file back from a backup; or move it away and start again: reports are gone then.";
+    const REMEDY: &'static str = "Restore the file from a backup. Or move it away and start the daemon again; the reports are then lost.";
 
     fn version(&self) -> u32 {
         self.version
@@ -61,7 +60,7 @@ impl Kept for Content {
     fn check(&self) -> Result<(), Problem> {
         if self.reports.len() > REPORTS_MAX {
             return Err(Problem::new(Code::Busy, format!("there are {REPORTS_MAX} reports already"))
-                .remedy("Delete some that nobody needs."));
+                .remedy("Delete some that are no longer needed."));
         }
         let mut known = HashSet::new();
         for one in &self.reports {
@@ -72,15 +71,15 @@ impl Kept for Content {
                 && !one.name.chars().any(char::is_control)
                 && one.name.trim() == one.name;
             if !is_name {
-                return Err(Problem::new(Code::Invalid, "this is no name for a report")
+                return Err(Problem::new(Code::Invalid, "this cannot be the name of a report")
                     .field("name")
-                    .remedy("Give 1 to 100 characters that can be seen, without spaces at either end."));
+                    .remedy("Give 1 to 100 visible characters, without spaces at either end."));
             }
             if !known.insert(&one.name) || !known.insert(&one.id) {
                 return Err(Problem::new(Code::Conflict, "a report with this name exists")
                     .object(&*one.name)
                     .field("name")
-                    .remedy("Choose another name, or delete that one."));
+                    .remedy("Choose another name, or delete the existing report."));
             }
         }
         Ok(())
@@ -116,10 +115,10 @@ impl Part {
     }
 }
 
-/// What somebody sends, if it can be kept.
+/// What a client sends, if it can be kept.
 pub fn check(request: &ReportCreate) -> Result<(), Problem> {
     if request.html.is_none() && request.json.is_none() {
-        return Err(Problem::new(Code::Invalid, "there is nothing in the report")
+        return Err(Problem::new(Code::Invalid, "the report is empty")
             .field("html")
             .remedy("Send html, json, or both."));
     }
@@ -127,7 +126,7 @@ pub fn check(request: &ReportCreate) -> Result<(), Problem> {
         if part.of(request).is_some_and(|text| text.len() > PART_BYTES_MAX) {
             return Err(Problem::new(Code::TooLarge, format!("it is longer than {PART_BYTES_MAX} bytes"))
                 .field(part.name())
-                .remedy("Keep it elsewhere, and a summary here."));
+                .remedy("Store the whole report elsewhere, and a summary here."));
         }
     }
     let json = request
@@ -135,7 +134,7 @@ pub fn check(request: &ReportCreate) -> Result<(), Problem> {
         .as_deref()
         .map_or(Ok(()), |text| serde_json::from_str::<serde::de::IgnoredAny>(text).map(drop));
     json.map_err(|error| {
-        Problem::new(Code::Invalid, format!("this is no JSON: {error}"))
+        Problem::new(Code::Invalid, format!("this is not JSON: {error}"))
             .field("json")
             .remedy("Send what `forebay validate run --model NAME --json` prints.")
     })
@@ -238,7 +237,7 @@ impl Reports {
             }
             Err(error) => Err(Problem::new(Code::Io, format!("the report cannot be read: {error}"))
                 .object(&*one.name)
-                .remedy("Look at the data directory and the disk that it is on.")),
+                .remedy("Check the data directory and its disk.")),
         }
     }
 }

@@ -33,7 +33,7 @@ const LIMIT_MAX: usize = 1000;
 /// Long polls: below the minute after which proxies in between lose patience.
 const WAIT_SECONDS_MAX: u64 = 60;
 
-/// A body that is made while it is sent: pieces in the order in which they come, until whoever makes them has gone.
+/// A body that is made while it is sent: pieces in the order in which they come, until their source has gone.
 pub struct Pieces(pub mpsc::Receiver<Bytes>);
 
 impl hyper::body::Body for Pieces {
@@ -139,10 +139,10 @@ pub fn check_precondition(headers: &HeaderMap, tag: &str, kind: &str, name: &str
     if wanted.trim() == "*" || wanted.split(',').any(|candidate| candidate.trim() == tag) {
         return Ok(());
     }
-    Err(Problem::new(Code::PreconditionFailed, format!("the {kind} is not as If-Match says"))
+    Err(Problem::new(Code::PreconditionFailed, format!("the {kind} has changed: If-Match has another ETag"))
         .object(name)
         .field("If-Match")
-        .remedy(format!("Read the {kind} again, decide again, and send its new ETag.")))
+        .remedy(format!("Read the {kind} again, check that the change still fits, and send the new ETag.")))
 }
 
 /// The answer to a dry run.
@@ -203,20 +203,20 @@ pub fn parse<T: DeserializeOwned + Serialize>(bytes: &[u8]) -> Result<T, Problem
         {
             field = if field.is_empty() { name.to_string() } else { format!("{field}.{name}") };
         }
-        Problem::new(Code::Invalid, format!("the body is not what this operation takes: {message}"))
+        Problem::new(Code::Invalid, format!("the body does not fit this operation: {message}"))
             .field(field)
-            .remedy("docs/openapi.json has the fields and their types.")
+            .remedy("docs/reference/openapi.json has the fields and their types.")
     })?;
-    reader.end().map_err(|_| Problem::new(Code::Invalid, "the body goes on after the JSON value"))?;
+    reader.end().map_err(|_| Problem::new(Code::Invalid, "the body continues after the JSON value"))?;
     // serde also takes a list for an object, as the values of its fields in the order of our source.
     let sent =
-        serde_json::from_slice(bytes).map_err(|_| Problem::new(Code::Invalid, "the body is no JSON"))?;
+        serde_json::from_slice(bytes).map_err(|_| Problem::new(Code::Invalid, "the body is not JSON"))?;
     let meant = serde_json::to_value(&value).expect("the API's objects are plain data");
     match list_for_object(&sent, &meant, String::new()) {
         None => Ok(value),
-        Some(field) => Err(Problem::new(Code::Invalid, "this is a list, and has to be an object")
+        Some(field) => Err(Problem::new(Code::Invalid, "this is a list, but must be an object")
             .field(field)
-            .remedy("docs/openapi.json has the fields and their types.")),
+            .remedy("docs/reference/openapi.json has the fields and their types.")),
     }
 }
 
@@ -276,12 +276,12 @@ impl<S: Sync> FromRequestParts<S> for Ask {
             let field = message.split('`').nth(1).unwrap_or_default().to_string();
             Problem::new(Code::Invalid, format!("the query is wrong: {message}"))
                 .field(field)
-                .remedy("docs/openapi.json has the parameters of each operation.")
+                .remedy("docs/reference/openapi.json has the parameters of each operation.")
         })?;
         if ask.limit.is_some_and(|limit| !(1..=LIMIT_MAX).contains(&limit)) {
             return Err(Problem::new(Code::Invalid, "limit is out of range")
                 .field("limit")
-                .remedy("Give between 1 and 1000, and follow next_cursor for more.")
+                .remedy("Give 1 to 1000, and follow next_cursor for more.")
                 .into());
         }
         if ask.wait_seconds.is_some_and(|seconds| seconds > WAIT_SECONDS_MAX) {

@@ -1,7 +1,7 @@
 //! From a request to its handler: authentication, role, idempotency, then the table of operations.
 //!
 //! What changes something runs as its own task: a client that hangs up in the middle does not leave it half done. How it ended is
-//! written into the audit log, and told to whoever watches.
+//! written into the audit log, and told to watching clients.
 
 use crate::audit::{self, Attempt, Outcome};
 use crate::audit_words;
@@ -118,8 +118,8 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::BookmarkCreate => post(bookmarks::create),
         Operation::BookmarkShow => get(bookmarks::show),
         Operation::BookmarkDelete => delete(bookmarks::delete),
-        Operation::ReceptionList => get(streams::list),
-        Operation::ReceptionDelete => delete(streams::abandon),
+        Operation::ReceiveList => get(streams::list),
+        Operation::ReceiveAbandon => delete(streams::abandon),
         Operation::HostList => get(hosts::list),
         Operation::HostCreate => post(hosts::create),
         Operation::HostShow => get(hosts::show),
@@ -208,8 +208,8 @@ async fn no_such_path(request: Request) -> Response {
 }
 
 async fn no_such_method(request: Request) -> Failure {
-    Problem::new(Code::MethodNotAllowed, format!("{} is not possible here", request.method()))
-        .remedy("GET /api/v1/openapi.json describes what is.")
+    Problem::new(Code::MethodNotAllowed, format!("{} is not allowed here", request.method()))
+        .remedy("GET /api/v1/openapi.json lists the allowed methods.")
         .into()
 }
 
@@ -262,7 +262,7 @@ async fn admitted(
         let (has, needs) = (principal.access.name(), operation.access().name());
         let remedy = match principal.identity {
             Identity::Token { .. } => format!("Use a token with role {needs}."),
-            _ => format!("Ask somebody with role {needs}."),
+            _ => format!("Ask a user with role {needs}."),
         };
         let detail = format!("{} has role {has}", principal.unique());
         return Failure(Problem::new(Code::Forbidden, detail).remedy(remedy)).into_response();
@@ -278,10 +278,12 @@ async fn admitted(
             .await
             .unwrap_or_else(|failure| failure.into_response())
     });
-    work.await.unwrap_or_else(|_| Failure(Problem::new(Code::Internal, "a bug stopped this")).into_response())
+    work.await.unwrap_or_else(|_| {
+        Failure(Problem::new(Code::Internal, "a bug stopped the operation")).into_response()
+    })
 }
 
-/// The answer to a question, which ends when whoever asked is no longer admitted: before it has begun, or in the middle.
+/// The answer to a question, which ends when the client is no longer admitted: before it has begun, or in the middle.
 async fn while_admitted(
     shared: Arc<Shared>,
     principal: Principal,
@@ -291,7 +293,7 @@ async fn while_admitted(
     let response = tokio::select! {
         response = answer => response,
         () = dismissed.as_mut() => {
-            let problem = Problem::new(Code::Unauthenticated, "the login or token has ended meanwhile");
+            let problem = Problem::new(Code::Unauthenticated, "the login or token ended during the request");
             return Failure(problem.remedy("Log in again, or use another token.")).into_response();
         }
     };
@@ -310,7 +312,7 @@ type Dismissed = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// What ends at any time, and is whole then.
 const EVENTS: &str = "text/event-stream";
 
-/// A body that breaks off, and its connection with it, when whoever gets it is no longer admitted; one that is endless ends.
+/// A body that breaks off, and its connection with it, when its client is no longer admitted; one that is endless ends.
 struct WhileAdmitted {
     body: Body,
     dismissed: Dismissed,
@@ -345,7 +347,7 @@ fn check_query(operation: Operation, query: &str) -> Result<(), Problem> {
             let has: Vec<&str> = known.iter().map(|parameter| parameter.name()).collect();
             let remedy = match has.is_empty() {
                 true => "This operation has no parameters.".to_string(),
-                false => format!("This operation has: {}.", has.join(", ")),
+                false => format!("The parameters of this operation are: {}.", has.join(", ")),
             };
             let detail = "the operation does not have this parameter";
             return Err(Problem::new(Code::Invalid, detail).field(shown).remedy(remedy));

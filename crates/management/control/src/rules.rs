@@ -47,12 +47,16 @@ pub fn name(field: &str, name: &str) -> Result<(), Problem> {
         && name.bytes().all(is_name_byte)
         && name.as_bytes()[0].is_ascii_alphabetic();
     if !well_formed {
-        let detail = format!("`{}` is not a name", shown(name));
+        let detail = format!("`{}` is not a valid name", shown(name));
         let remedy = "Use 1 to 63 letters, digits and `._-`, starting with a letter.";
         return Err(invalid(field, detail, remedy));
     }
     if name.parse::<Id>().is_ok() {
-        return Err(invalid(field, format!("`{name}` looks like a UUID"), "Choose a name of another form."));
+        return Err(invalid(
+            field,
+            format!("`{name}` looks like a UUID"),
+            "Choose a name that does not look like a UUID.",
+        ));
     }
     Ok(())
 }
@@ -68,7 +72,7 @@ pub fn volume_name(name: &str) -> Result<(&str, &str), Problem> {
     let wrong = || {
         invalid(
             "name",
-            format!("`{}` is not a volume's name", shown(name)),
+            format!("`{}` is not a volume name", shown(name)),
             "Write POOL/NAME; after the pool use 1 to 200 letters, digits and `._-/`.",
         )
     };
@@ -87,8 +91,8 @@ pub fn volume_size(size: u64, block_size: u32) -> Result<(), Problem> {
     if !(VOLUME_BYTES_MIN..=VOLUME_BYTES_MAX).contains(&size) {
         return Err(invalid(
             "size_bytes",
-            format!("{} is not a volume's size", show_size(size)),
-            "Give between 1 MiB and 64 TiB.",
+            format!("{} is not a possible volume size", show_size(size)),
+            "Give 1 MiB to 64 TiB.",
         ));
     }
     if !size.is_multiple_of(u64::from(block_size)) {
@@ -96,7 +100,7 @@ pub fn volume_size(size: u64, block_size: u32) -> Result<(), Problem> {
         return Err(invalid(
             "size_bytes",
             format!("{size} bytes is not a multiple of the block size, {block_size}"),
-            &format!("The next larger size that is one: {up}."),
+            &format!("The next larger multiple is {up}."),
         ));
     }
     Ok(())
@@ -125,11 +129,7 @@ pub fn volume<'a>(
         None => {
             let block_size = request.block_size_bytes.unwrap_or(VolumeCreate::BLOCK_SIZE_DEFAULT);
             let size = request.size_bytes.ok_or_else(|| {
-                invalid(
-                    "size_bytes",
-                    "how large it is to be is not said".into(),
-                    "Give between 1 MiB and 64 TiB.",
-                )
+                invalid("size_bytes", "the size is missing".into(), "Give 1 MiB to 64 TiB.")
             })?;
             (size, block_size)
         }
@@ -146,8 +146,8 @@ pub fn volume<'a>(
     if request.logical_block_bytes.is_some() && request.hosts.is_empty() {
         return Err(invalid(
             "logical_block_bytes",
-            "the volume is not mapped to anybody who could see its logical block".into(),
-            "Name hosts, too, or choose it when the volume is mapped.",
+            "a logical block size needs a host that the volume is mapped to".into(),
+            "Name hosts, too, or choose the size when you map the volume.",
         ));
     }
     let compression = compression(request.compression.as_deref())?;
@@ -169,12 +169,12 @@ fn clone_geometry(request: &VolumeCreate, pool: &str, source: &SnapshotInfo) -> 
     }
     if request.block_size_bytes.is_some() {
         let detail = "a clone has its snapshot's block size".into();
-        return Err(invalid("block_size_bytes", detail, "Leave it out."));
+        return Err(invalid("block_size_bytes", detail, "Omit it."));
     }
     let size = request.size_bytes.unwrap_or(source.size);
     if size < source.size {
         let detail = format!("the snapshot has {}, and a clone cannot be smaller", show_size(source.size));
-        return Err(invalid("size_bytes", detail, "Leave it out, or give a larger one."));
+        return Err(invalid("size_bytes", detail, "Omit the size, or give a larger one."));
     }
     Ok((size, source.block_size))
 }
@@ -183,16 +183,17 @@ fn clone_geometry(request: &VolumeCreate, pool: &str, source: &SnapshotInfo) -> 
 pub fn pool_scrub(request: &PoolScrub) -> Result<u32, Problem> {
     let wrong = |detail: String, remedy: &str| Err(invalid("every_seconds", detail, remedy));
     match (request.action, request.every_seconds) {
-        (ScrubAction::Schedule, None) => {
-            wrong("how often is not said".into(), "Give it, from an hour to ten years; 0 for never.")
-        }
+        (ScrubAction::Schedule, None) => wrong(
+            "the interval is missing".into(),
+            "Give 3600 (an hour) to 315360000 (ten years), or 0 for never.",
+        ),
         (ScrubAction::Schedule, Some(every)) if every == 0 || SCRUB_SECONDS.contains(&every) => Ok(every),
         (ScrubAction::Schedule, Some(every)) => wrong(
             format!("a scrub every {every} seconds is not possible"),
             "Give 3600 (an hour) to 315360000 (ten years), or 0 for never.",
         ),
         (_, Some(_)) => {
-            wrong("it belongs to the action `schedule`".into(), "Leave it out, or ask for that action.")
+            wrong("an interval belongs to the action `schedule`".into(), "Omit it, or use that action.")
         }
         (_, None) => Ok(0),
     }
@@ -206,23 +207,23 @@ pub fn thresholds(percents: &[u8]) -> Result<(Vec<u8>, String), Problem> {
     let is_possible = sorted.iter().all(|percent| (1..=100).contains(percent));
     if sorted.is_empty() || sorted.len() > THRESHOLDS_MAX || !is_possible {
         let remedy = format!("Give 1 to {THRESHOLDS_MAX} percentages from 1 to 100.");
-        return Err(invalid("threshold_percents", "these thresholds are not possible".into(), &remedy));
+        return Err(invalid("threshold_percents", "these thresholds are not valid".into(), &remedy));
     }
     let each: Vec<String> = sorted.iter().map(|percent| format!("{percent} %")).collect();
-    let words = format!("it is told when {} are used", each.join(" and "));
+    let words = format!("an event reports when {} are used", each.join(" and "));
     Ok((sorted, words))
 }
 
 /// How long deleted volumes are kept, in words.
 pub fn trash_keep(seconds: u32) -> Result<String, Problem> {
     match seconds {
-        0 => Ok("deleted volumes do not wait in the trash; those in it are purged".into()),
+        0 => Ok("deleted volumes skip the trash; volumes in it are purged".into()),
         _ if TRASH_SECONDS.contains(&seconds) => {
-            Ok(format!("deleted volumes wait in the trash for {}", show_duration(seconds)))
+            Ok(format!("deleted volumes stay in the trash for {}", show_duration(seconds)))
         }
         _ => {
-            let detail = format!("{} in the trash are not possible", show_duration(seconds));
-            let remedy = "Give 60 (a minute) to 315360000 (ten years), or 0 for not at all.";
+            let detail = format!("{} in the trash is out of range", show_duration(seconds));
+            let remedy = "Give 60 (a minute) to 315360000 (ten years), or 0 to skip the trash.";
             Err(invalid("trash_keep_seconds", detail, remedy))
         }
     }
@@ -242,14 +243,14 @@ pub fn disks(field: &str, disks: &[String]) -> Result<(), Problem> {
             return Err(invalid(
                 field,
                 format!("`{}` is not an absolute path", shown(disk)),
-                "Paths are the daemon's, not yours: write them from the root, like /dev/sdb. `forebay disk list --free` lists the disks that a pool may take.",
+                "Write the path on the daemon's host from the root, like /dev/sdb. `forebay disk list --free` lists the disks that a pool can use.",
             ));
         }
         if disks[..index].contains(disk) {
             return Err(invalid(
                 field,
                 format!("`{}` is given twice", shown(disk)),
-                "Give each disk once; two halves of a mirror on one disk protect nothing.",
+                "Give each disk once. Two copies on one disk protect nothing.",
             ));
         }
     }
@@ -292,8 +293,8 @@ pub fn pool(request: &PoolCreate) -> Result<(), Problem> {
     for (disk, enclosure) in &request.enclosures {
         self::enclosure("enclosures", enclosure)?;
         if !all_disks(request).any(|other| other == disk) {
-            let detail = format!("`{}` is none of the pool's disks", shown(disk));
-            return Err(invalid("enclosures", detail, "Name disks as they are given."));
+            let detail = format!("`{}` is not one of the pool's disks", shown(disk));
+            return Err(invalid("enclosures", detail, "Write the path as in the list of disks."));
         }
     }
     sectors(&request.sectors, |disk| all_disks(request).any(|other| other == disk))?;
@@ -313,7 +314,7 @@ pub fn pool(request: &PoolCreate) -> Result<(), Problem> {
     if let Some(shards) = request.shards
         && !(1..=SHARDS_MAX).contains(&(shards as usize))
     {
-        return Err(invalid("shards", format!("{shards} shards"), "Give between 1 and 32."));
+        return Err(invalid("shards", format!("{shards} shards is out of range"), "Give 1 to 32."));
     }
     Ok(())
 }
@@ -328,8 +329,8 @@ fn sectors(sectors: &BTreeMap<String, u32>, is_disk: impl Fn(&String) -> bool) -
     match sectors.keys().find(|disk| !is_disk(disk)) {
         None => Ok(()),
         Some(disk) => {
-            let detail = format!("`{}` is none of the disks", shown(disk));
-            Err(invalid("sectors", detail, "Name disks as they are given."))
+            let detail = format!("`{}` is not one of the disks", shown(disk));
+            Err(invalid("sectors", detail, "Write the path as in the list of disks."))
         }
     }
 }
@@ -337,8 +338,8 @@ fn sectors(sectors: &BTreeMap<String, u32>, is_disk: impl Fn(&String) -> bool) -
 pub fn disk_replace(request: &DiskReplace) -> Result<(), Problem> {
     request.new.as_ref().map_or(Ok(()), |path| disks("new", std::slice::from_ref(path)))?;
     if request.new.is_none() && request.sector_bytes.is_some() {
-        let detail = "a spare disk has its sector size already";
-        return Err(invalid("sector_bytes", detail.into(), "Name the new disk, or leave it out."));
+        let detail = "a spare disk already has its sector size";
+        return Err(invalid("sector_bytes", detail.into(), "Name the new disk, or omit the sector size."));
     }
     Ok(())
 }
@@ -350,27 +351,26 @@ pub fn pool_add(request: &PoolAdd, groups: &[GroupStatus]) -> Result<(), Problem
     for (disk, name) in &request.enclosures {
         enclosure("enclosures", name)?;
         if !request.disks.contains(disk) {
-            let detail = format!("`{}` is none of the disks", shown(disk));
-            return Err(invalid("enclosures", detail, "Name disks as they are given."));
+            let detail = format!("`{}` is not one of the disks", shown(disk));
+            return Err(invalid("enclosures", detail, "Write the path as in the list of disks."));
         }
     }
     sectors(&request.sectors, |disk| request.disks.contains(disk))?;
     let ways = [request.layout.is_some(), request.group.is_some(), request.spare, request.cache];
     if ways.into_iter().filter(|way| *way).count() > 1 {
-        let detail =
-            "disks join a group, become one, are spare, or a cache; more than one of these is asked for";
-        return Err(invalid("layout", detail.into(), "Give one of layout, group, spare and cache."));
+        let detail = "more than one of layout, group, spare and cache is given";
+        return Err(invalid("layout", detail.into(), "Give only one of them."));
     }
     let data: Vec<u16> =
         groups.iter().filter(|group| group.role == Role::Data).map(|group| group.number).collect();
     if request.group.is_some_and(|group| !data.contains(&group)) {
-        let detail = "the pool has no data group of this number".into();
+        let detail = "the pool has no data group with this number".into();
         return Err(invalid("group", detail, "`forebay pool status` shows its groups."));
     }
     if data.len() > 1 && !ways.contains(&true) {
         let names: Vec<String> = data.iter().map(u16::to_string).collect();
-        let detail = format!("the pool has several groups for data: {}", names.join(", "));
-        return Err(invalid("group", detail, "Say which one the disks join, with --group."));
+        let detail = format!("the pool has several data groups: {}", names.join(", "));
+        return Err(invalid("group", detail, "Choose the group for the disks with --group."));
     }
     Ok(())
 }
@@ -378,8 +378,12 @@ pub fn pool_add(request: &PoolAdd, groups: &[GroupStatus]) -> Result<(), Problem
 /// A name for a box of disks; how long it may be says the engine.
 pub fn enclosure(field: &str, name: &str) -> Result<(), Problem> {
     if name.is_empty() || !name.chars().all(text::is_seen) {
-        let detail = format!("`{}` is not an enclosure's name", shown(name));
-        return Err(invalid(field, detail, "Write what stands on the box, such as its slot in the rack."));
+        let detail = format!("`{}` is not a name for an enclosure", shown(name));
+        return Err(invalid(
+            field,
+            detail,
+            "Write the label on the enclosure, such as its slot in the rack.",
+        ));
     }
     Ok(())
 }

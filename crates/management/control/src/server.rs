@@ -61,7 +61,7 @@ pub fn bind_socket(dir: &DataDir) -> Result<(UnixListener, PathBuf), Problem> {
             io::ErrorKind::InvalidInput => "The path is too long for a socket; choose a shorter --data DIR.",
             _ => "Check that the data directory is on a local file system and writable.",
         };
-        Problem::new(Code::Io, format!("the socket cannot be made: {error}"))
+        Problem::new(Code::Io, format!("the socket cannot be created: {error}"))
             .object(path.display().to_string())
             .remedy(remedy)
     };
@@ -79,9 +79,10 @@ pub fn bind_socket(dir: &DataDir) -> Result<(UnixListener, PathBuf), Problem> {
 pub async fn bind_http(address: &str) -> Result<(TcpListener, SocketAddr), Problem> {
     let failed = |error: io::Error| {
         let (code, remedy) = match error.kind() {
-            io::ErrorKind::AddrInUse => {
-                (Code::Conflict, "Another program listens there; choose another with --listen.")
-            }
+            io::ErrorKind::AddrInUse => (
+                Code::Conflict,
+                "Another program listens there. Choose another address or port with --listen.",
+            ),
             io::ErrorKind::InvalidInput => {
                 (Code::Invalid, "Give --listen an address of this host and a port, like 127.0.0.1:8080.")
             }
@@ -163,9 +164,9 @@ async fn accept(listening: &Listening) -> io::Result<Connection> {
     }
 }
 
-/// `socket of anna, as root`: who has logged in on the host (the audit subsystem's login user), and as whom he acts.
+/// `socket of anna, as root`: who has logged in on the host (the audit subsystem's login user), and as which user the client acts.
 fn behind(user: u32, process: Option<i32>) -> String {
-    /// What is nobody's login: a service.
+    /// Without a login user: a service.
     const UNSET: u32 = u32::MAX;
     let login = process.and_then(|process| std::fs::read_to_string(format!("/proc/{process}/loginuid")).ok());
     let login = login.and_then(|text| text.trim().parse().ok()).filter(|login| *login != UNSET);
@@ -246,7 +247,7 @@ where
     let mut told = false;
     loop {
         tokio::select! {
-            // A peer's error ends its connection and concerns nobody else.
+            // A peer's error ends its connection and concerns no other peer.
             _ = connection.as_mut() => break,
             () = place.hung_up() => break,
             _ = stopping.wait_for(|&stop| stop), if !told => {

@@ -28,7 +28,7 @@ const SECONDS_MAX: usize = 10;
 /// Each takes a core while it lasts.
 const QUERIES_MAX: usize = 2;
 const QUERY_PATIENCE: Duration = Duration::from_secs(10);
-/// Exports read for as long as somebody takes them.
+/// Exports read for as long as the client takes them.
 const EXPORTS_MAX: usize = 2;
 /// WebSockets at a time; each may have as many subscriptions as one page has graphs.
 const STREAMS_MAX: usize = 64;
@@ -85,7 +85,7 @@ impl Statistics {
             Problem::new(Code::Io, format!("statistics cannot be kept: {error}"))
                 .object(path.display().to_string())
                 .remedy(
-                    "Check that the directory is writable and has space; or move it away: a new one is made.",
+                    "Check that the directory is writable and has space. Or move it away; the daemon creates a new one.",
                 )
         };
         let mut store = Store::open(&path, options).map_err(failed)?;
@@ -140,8 +140,8 @@ impl Statistics {
     /// Answers a question, beside the threads that serve.
     pub async fn ask(&self, ask: Ask) -> Result<Answer, Failure> {
         let busy = || {
-            Problem::new(Code::Busy, "too many questions are being answered")
-                .remedy("Ask again in a moment, for fewer seconds or with a longer step.")
+            Problem::new(Code::Busy, "too many queries are running")
+                .remedy("Try again in a moment, with fewer seconds or a longer step.")
         };
         let turn = tokio::time::timeout(QUERY_PATIENCE, self.queries.acquire()).await;
         let _turn = turn.map_err(|_| busy())?.expect("the semaphore is never closed");
@@ -166,7 +166,7 @@ impl Statistics {
     }
 
     async fn tell(&self, message: Message) -> Result<(), Problem> {
-        // The thread may be with the disk: as long as it is, whoever changes a worksheet waits.
+        // The thread may be with the disk: as long as it is, a change of a worksheet waits.
         let messages = self.messages.clone();
         crate::blocking(move || messages.send(message).map_err(|_| stopped())).await
     }
@@ -181,7 +181,7 @@ impl Statistics {
 }
 
 fn stopped() -> Problem {
-    Problem::new(Code::Stopped, "statistics are no longer kept")
+    Problem::new(Code::Stopped, "the daemon no longer records statistics")
 }
 
 /// The thread.
@@ -203,7 +203,12 @@ fn keep(
                     let message = format!("the last seconds are in memory only: {error}");
                     events.record(Severity::Warning, "statistics.failed", DIRECTORY, &message);
                 } else if kept.is_ok() && has_failed {
-                    events.record(Severity::Info, "statistics.kept", DIRECTORY, "they are written again");
+                    events.record(
+                        Severity::Info,
+                        "statistics.kept",
+                        DIRECTORY,
+                        "statistics are written to the disk again",
+                    );
                 }
                 has_failed = kept.is_err();
                 *lock(&published.view) = Arc::new(store.view());

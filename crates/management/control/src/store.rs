@@ -30,7 +30,7 @@ pub struct Store<C> {
     dir: Arc<DataDir>,
     /// Held while a change is made and written: one at a time.
     turn: Mutex<()>,
-    /// What the file has. Held for a moment only, so that nobody who reads waits for the disk.
+    /// What the file has. Held for a moment only, so that no reader waits for the disk.
     content: Mutex<Arc<C>>,
 }
 
@@ -47,11 +47,13 @@ impl<C: Kept> Store<C> {
                 Some(bytes) => {
                     // Not the error itself: it might quote a secret.
                     let content: C = serde_json::from_slice(&bytes).map_err(|error| {
-                        damaged(format!("line {} is not what a list of {} has there", error.line(), C::WHAT))
+                        damaged(format!("line {} is not valid in a list of {}", error.line(), C::WHAT))
                     })?;
                     let (found, known) = (content.version(), C::VERSION);
                     if found != known {
-                        return Err(damaged(format!("its version is {found}, this program knows {known}")));
+                        return Err(damaged(format!(
+                            "its version is {found}, but this program reads version {known}"
+                        )));
                     }
                     content.check().map_err(|problem| damaged(problem.detail))?;
                     content
@@ -91,7 +93,7 @@ impl<C: Kept> Store<C> {
         text.push(b'\n');
         if text.len() as u64 > FILE_BYTES_MAX {
             let detail = format!("the {} would take more than {FILE_BYTES_MAX} bytes", C::WHAT);
-            return Err(Problem::new(Code::Busy, detail).remedy("Delete what is not used any more."));
+            return Err(Problem::new(Code::Busy, detail).remedy("Delete some that are no longer used."));
         }
         let written = self.dir.write(C::FILE, &text);
         written.map_err(|error| self.dir.cannot_write(&format!("the {}", C::WHAT), C::FILE, &error))?;

@@ -236,7 +236,7 @@ impl Tasks {
         changed
     }
 
-    /// Has `tell` called when the task has ended, before anybody sees that it has; at once, if it has already. It must not block.
+    /// Has `tell` called when the task has ended, before any client sees that it has; at once, if it has already. It must not block.
     pub fn at_end(&self, id: &str, tell: impl FnOnce(&Task) + Send + 'static) {
         let mut entries = self.lock();
         let Some(entry) = entries.iter_mut().find(|entry| entry.task.id == id) else { return };
@@ -254,9 +254,9 @@ impl Tasks {
     pub fn find(&self, id: &str) -> Result<Task, Problem> {
         let entries = self.lock();
         entries.iter().find(|entry| entry.task.id == id).map(|entry| entry.task.clone()).ok_or_else(|| {
-            Problem::new(Code::NotFound, "there is no such task")
-                .object(id)
-                .remedy("`forebay task list` shows the latest; a restart of the daemon forgets them.")
+            Problem::new(Code::NotFound, "there is no such task").object(id).remedy(
+                "`forebay task list` shows the latest tasks. A restart of the daemon clears the list.",
+            )
         })
     }
 
@@ -315,9 +315,9 @@ impl Tasks {
 /// Why a task in this state cannot be cancelled.
 pub fn cannot_cancel(id: &str, state: TaskState) -> Problem {
     let (detail, remedy) = match state.is_final() {
-        true => ("the task has ended already", "`forebay task list` shows how."),
+        true => ("the task has ended already", "`forebay task list` shows its result."),
         false => (
-            "the task runs, and this kind of work is finished once it has begun",
+            "the task is running, and a task of this kind cannot be cancelled once it has begun",
             "Wait for it with `forebay task watch ID`.",
         ),
     };

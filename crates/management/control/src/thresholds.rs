@@ -1,7 +1,7 @@
 //! Thresholds that are remembered, and whether they are crossed.
 //!
 //! One is looked at anew every [`LOOK_PARTS`]th of the time that its mean goes over, and not more often than everything else that may be wrong: what
-//! is looked at costs as much as a question of somebody.
+//! is looked at costs as much as a query of a client.
 
 use crate::statistics::answers;
 use crate::store::{Kept, Store};
@@ -71,8 +71,7 @@ impl Kept for Content {
     const FILE: &'static str = "thresholds";
     const VERSION: u32 = VERSION;
     const WHAT: &'static str = "thresholds";
-    const REMEDY: &'static str =
-        "Have the file back from a backup; or move it away and start again: thresholds are gone then.";
+    const REMEDY: &'static str = "Restore the file from a backup. Or move it away and start the daemon again; the thresholds are then lost.";
 
     fn version(&self) -> u32 {
         self.version
@@ -83,7 +82,7 @@ impl Kept for Content {
         if self.thresholds.len() > THRESHOLDS_MAX {
             return Err(Problem::new(Code::Busy, format!("there are {THRESHOLDS_MAX} thresholds already"))
                 .remedy(
-                    "Delete one that nobody needs; one with a bracket like [disk] counts for every disk.",
+                    "Delete one that is no longer needed. A threshold with a bracket like [disk] counts for every disk.",
                 ));
         }
         let mut known = HashSet::new();
@@ -99,7 +98,7 @@ impl Kept for Content {
                 return Err(Problem::new(Code::Conflict, "a threshold with this name exists")
                     .object(&*one.name)
                     .field("name")
-                    .remedy("Choose another name, or change that one."));
+                    .remedy("Choose another name, or change the existing threshold."));
             }
         }
         Ok(())
@@ -112,7 +111,7 @@ fn check_spec(spec: &ThresholdSpec) -> Result<(), Problem> {
     };
     if spec.expression.chars().count() > forebay_analytics::CHARS_MAX {
         let detail = "the expression is too long".to_string();
-        return Err(invalid("expression", detail, "Ask for less at once."));
+        return Err(invalid("expression", detail, "Use a shorter expression."));
     }
     match (spec.above, spec.below) {
         (Some(limit), None) | (None, Some(limit)) if limit.is_finite() && limit >= 0.0 => {}
@@ -134,15 +133,15 @@ fn check_spec(spec: &ThresholdSpec) -> Result<(), Problem> {
     Ok(())
 }
 
-/// What somebody types now has to mean something: a limit of a number.
+/// A new threshold has to mean something: a limit of a number.
 pub fn check_expression(spec: &ThresholdSpec) -> Result<Expression, Problem> {
     const FIELD: &str = "spec.expression";
     let expression = answers::parse(&spec.expression, FIELD)?;
     match expression.heat() {
         None => Ok(expression),
-        Some(_) => Err(Problem::new(Code::Invalid, "a heat map has no one value to compare")
+        Some(_) => Err(Problem::new(Code::Invalid, "a heat map has no single value to compare")
             .field(FIELD)
-            .remedy("Ask for the spread itself, such as disk.latency: its p99 is compared.")),
+            .remedy("Use the statistic itself, such as disk.latency: its p99 is compared.")),
     }
 }
 

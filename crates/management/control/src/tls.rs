@@ -70,7 +70,7 @@ fn failed(what: &str, error: impl std::fmt::Display) -> Problem {
 fn refused(path: &Path, why: impl std::fmt::Display) -> Problem {
     Problem::new(Code::Invalid, format!("the file cannot be used for TLS: {why}"))
         .object(path.display().to_string())
-        .remedy("Name PEM files with --http-cert (certificate and what is between it and the root) and --http-key (its key, not encrypted).")
+        .remedy("Name PEM files with --http-cert (the certificate and its intermediate certificates) and --http-key (its key, not encrypted).")
 }
 
 fn certified(
@@ -85,7 +85,7 @@ fn read_regular(path: &Path) -> std::io::Result<Vec<u8>> {
     let found = std::fs::metadata(path)?;
     match found.is_file() && found.len() <= 1 << 20 {
         true => std::fs::read(path),
-        false => Err(std::io::Error::other("it is no regular file of at most 1 MiB")),
+        false => Err(std::io::Error::other("it is not a regular file of at most 1 MiB")),
     }
 }
 
@@ -95,7 +95,7 @@ pub fn check_certificate(certificate: &Path, key: &Path) -> Result<(), Problem> 
 }
 
 impl Tls {
-    /// The certificate of somebody else, from PEM files.
+    /// A given certificate, from PEM files.
     pub fn given(certificate: &Path, key: &Path) -> Result<Tls, Problem> {
         let read = |path: &Path| read_regular(path).map_err(|error| refused(path, error));
         let chain: Vec<_> = CertificateDer::pem_slice_iter(&read(certificate)?)
@@ -172,7 +172,7 @@ fn authority(
     made.push((
         "certificate.authority",
         format!(
-            "an authority of our own was made for HTTPS, {}; the SHA-256 of its certificate is {}",
+            "a certificate authority for HTTPS was created, {}; the SHA-256 of its certificate is {}",
             dir.file(AUTHORITY).display(),
             fingerprint(certificate.der())
         ),
@@ -221,7 +221,7 @@ fn certificate(
     write(dir, NAMES, &wanted)?;
     write(dir, CERTIFICATE_KEY, &key.serialize_pem())?;
     write(dir, CERTIFICATE, &certificate.pem())?;
-    made.push(("certificate.made", format!("a certificate for HTTPS was made, for {}", names.join(", "))));
+    made.push(("certificate.made", format!("a certificate for HTTPS was created, for {}", names.join(", "))));
     let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).map_err(lost_key)?;
     certified(vec![certificate.der().clone()], key).map_err(lost_key)
 }
@@ -233,7 +233,7 @@ fn lost_key(error: impl std::fmt::Display) -> Problem {
 fn params(names: Vec<String>, now_unix_ms: u64, days: u64) -> Result<CertificateParams, Problem> {
     let mut params = CertificateParams::new(names).map_err(|error| {
         Problem::new(Code::Invalid, format!("no certificate can be made for these names: {error}"))
-            .remedy("Give --http-name names of DNS or addresses.")
+            .remedy("Give DNS names or addresses with --http-name.")
     })?;
     let mut serial = [0; 16];
     getrandom::fill(&mut serial).map_err(|error| failed("the system gives no random numbers", error))?;
@@ -259,7 +259,7 @@ fn read(dir: &DataDir, name: &str) -> Result<Option<String>, Problem> {
     let bytes = dir.read(name).map_err(|error| {
         Problem::new(Code::Io, format!("it cannot be read: {error}"))
             .object(dir.file(name).display().to_string())
-            .remedy("Move it away, and a new one is made.")
+            .remedy("Move it away; the daemon creates a new one.")
     })?;
     Ok(bytes.and_then(|bytes| String::from_utf8(bytes).ok()))
 }

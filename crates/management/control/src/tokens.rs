@@ -45,7 +45,7 @@ impl Tokens {
     pub fn open(dir: Arc<DataDir>) -> Result<Tokens, Problem> {
         let damaged = |detail: String| {
             Problem::new(Code::Corrupt, detail).object(dir.file(FILE).display().to_string()).remedy(
-                "Move the file away and start again, then make new tokens with `forebay token create NAME`.",
+                "Move the file away and start the daemon again. Then create new tokens with `forebay token create NAME`.",
             )
         };
         let stored = match dir.read(FILE).map_err(|error| damaged(format!("it cannot be read: {error}")))? {
@@ -69,9 +69,12 @@ impl Tokens {
         rules::name("name", &request.name)?;
         let life = request.expires_in_seconds.unwrap_or(LIFE_SECONDS_DEFAULT);
         if !(1..=LIFE_SECONDS_MAX).contains(&life) {
-            return Err(Problem::new(Code::Invalid, format!("{life} seconds is not a token's life"))
-                .field("expires_in_seconds")
-                .remedy("Give between a second and a year."));
+            return Err(Problem::new(
+                Code::Invalid,
+                format!("{life} seconds is not a possible lifetime of a token"),
+            )
+            .field("expires_in_seconds")
+            .remedy("Give 1 second to 1 year."));
         }
         let stored = self.lock();
         if stored.iter().any(|s| s.token.name == request.name) {
@@ -125,7 +128,7 @@ impl Tokens {
         })
     }
 
-    /// Whose secret this is; `None` when it is nobody's or has expired.
+    /// Whose secret this is; `None` when it is unknown or has expired.
     pub fn check(&self, secret: &str, now_ms: u64) -> Option<Token> {
         let sha256 = hash(secret);
         let stored = self.lock();

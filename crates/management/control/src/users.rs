@@ -1,7 +1,7 @@
 //! Users: who may log in with a password, kept in `DIR/users` with the hashes of their passwords.
 //!
 //! Names that differ in capitals only are one. Once there is a user there is always an administrator: the last one is neither removed nor
-//! made less, whoever asks, so that nobody needs the set-up link twice.
+//! given a lesser role, so that the set-up link is not needed twice.
 
 use crate::rules;
 use crate::store::{Kept, Store};
@@ -55,7 +55,8 @@ impl Kept for Content {
     const FILE: &'static str = "users";
     const VERSION: u32 = 1;
     const WHAT: &'static str = "users";
-    const REMEDY: &'static str = "Move the file away and start again: the daemon prints a new set-up link.";
+    const REMEDY: &'static str =
+        "Move the file away and start the daemon again. It then prints a new set-up link.";
 
     fn version(&self) -> u32 {
         self.version
@@ -77,7 +78,7 @@ impl Kept for Content {
         }
         if !self.users.is_empty() && !self.users.iter().any(|user| user.role == Access::Admin) {
             return Err(Problem::new(Code::Conflict, "there would be no administrator")
-                .remedy("Make somebody else an administrator first."));
+                .remedy("The first user needs role admin (`--role admin`). Otherwise, give another user this role first."));
         }
         Ok(())
     }
@@ -94,7 +95,7 @@ impl Content {
         })
     }
 
-    /// Who logs in is named as people know him.
+    /// The user with this login name.
     pub fn named(&self, name: &str) -> Option<&User> {
         self.users.iter().find(|user| user.name.eq_ignore_ascii_case(name))
     }

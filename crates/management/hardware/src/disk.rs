@@ -50,7 +50,7 @@ pub struct Disk {
     pub system: Vec<String>,
     /// Why the disk is not free; empty: nothing is on it, and nothing uses it.
     pub not_free: Vec<NotFree>,
-    /// Absent until somebody asked for it.
+    /// Absent until it was read.
     pub health: Option<Health>,
 }
 
@@ -194,7 +194,7 @@ pub struct Contents {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContentsSource {
-    /// Nobody has looked: neither udev nor this crate.
+    /// Not read yet, neither by udev nor by this crate.
     #[default]
     Unknown,
     /// udev looked when the disk appeared. It does not know Forebay's labels, so this does not make a disk free.
@@ -248,7 +248,7 @@ pub enum NotFreeKind {
     Forebay,
     Partitions,
     Signature,
-    /// Nobody looked, or looking failed.
+    /// Not read, or reading failed.
     Unread,
     /// It cannot be written, has no medium, or only takes writes in order.
     Unusable,

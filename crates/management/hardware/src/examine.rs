@@ -1,7 +1,7 @@
 //! Asking the disks themselves: their health through smartctl, and what is on them.
 //!
-//! Everything that touches a disk runs in a program of its own with a time limit ([`crate::child`]), at most [`Options::at_once`] of them at a time, whoever
-//! calls. A program that hangs on a disk and cannot be ended is abandoned: it is kept aside, its disk is not asked again until it has ended, and
+//! Everything that touches a disk runs in a program of its own with a time limit ([`crate::child`]), at most [`Options::at_once`] of them at a time in
+//! all. A program that hangs on a disk and cannot be ended is abandoned: it is kept aside, its disk is not asked again until it has ended, and
 //! at [`ABANDONED_MAX`] of them nothing is asked of any disk, so that a dead controller does not fill the process table.
 //!
 //! The functions block, for at most their limit. An async caller runs them on a thread for blocking work.
@@ -141,7 +141,7 @@ impl Examiner {
                     Silence::TimedOut => {
                         format!("it did not answer for {} seconds", self.options.time_max.as_secs())
                     }
-                    Silence::TooLong => "there is too much".into(),
+                    Silence::TooLong => "the answer is too long".into(),
                     Silence::Abandoned => "an earlier query still hangs".into(),
                     Silence::NotAsked => "there was no time for it, or other disks hang".into(),
                     Silence::Failed(why) => why,
@@ -189,7 +189,7 @@ impl Examiner {
             }
             // A truthful device gives what was asked for: less would be an end where none is.
             if output.bytes.is_empty() && disk.size > 0 {
-                return Err(Silence::Failed("it gives nothing to read".into()));
+                return Err(Silence::Failed("it returns no data".into()));
             }
             if output.bytes.chunks(LABEL_STEP as usize).any(|step| step.starts_with(LABEL_MAGIC)) {
                 return Ok(true);

@@ -253,7 +253,7 @@ impl Disk {
         if self.zoned == Zoned::HostManaged {
             uses.add(
                 Unusable,
-                "It can only be written in zones (host-managed SMR), which a pool does not do.".into(),
+                "It can only be written in zones (host-managed SMR), which pools do not support.".into(),
             );
         }
         let unread = match &self.contents.source {

@@ -64,7 +64,7 @@ pub fn judge(reading: &Reading, earlier: Option<&Smart>) -> Health {
         (Reading::Values(now), earlier) => judge_values(now, earlier.map(|earlier| &earlier.counters)),
         (Reading::Standby, Some(earlier)) => {
             let mut health = judge_values(earlier, None);
-            health.reasons.push("The disk is in standby; this is what it said before.".into());
+            health.reasons.push("The disk is in standby; this is its last report.".into());
             health
         }
         (Reading::Standby, None) => {
@@ -98,7 +98,7 @@ fn judge_values(now: &Smart, earlier: Option<&Counters>) -> Health {
     verdict.temperature(now);
     let state = match (&*verdict.failing, &*verdict.warnings) {
         ([], []) if says_nothing(now) => {
-            return unknown("The disk reports nothing that its health could be judged by.".into());
+            return unknown("The disk reports no values that show its health.".into());
         }
         ([], []) => HealthState::Good,
         ([], _) => HealthState::Warning,
@@ -123,27 +123,27 @@ impl Verdict {
                     self.failing.push("The disk has fewer spare blocks than its threshold.".into());
                 }
                 NvmeWarning::ReliabilityDegraded => {
-                    self.failing.push("The disk says that its reliability is degraded by errors.".into());
+                    self.failing.push("The disk reports that errors have degraded its reliability.".into());
                 }
                 NvmeWarning::ReadOnly => self.failing.push("The disk has become read-only.".into()),
                 NvmeWarning::BackupFailed => self.failing.push(
                     "The disk's protection against power failure has failed: writes it has acknowledged may be lost.".into(),
                 ),
                 NvmeWarning::Temperature => {
-                    self.warnings.push("The disk says that it is too hot or too cold.".into());
+                    self.warnings.push("The disk reports that it is too hot or too cold.".into());
                 }
                 NvmeWarning::PersistentMemoryUnreliable => {
                     self.warnings.push("The disk's persistent memory has become unreliable.".into());
                 }
                 NvmeWarning::Unknown(bit) => {
-                    self.warnings.push(format!("The disk gives a critical warning that is not known (bit {bit})."));
+                    self.warnings.push(format!("The disk reports an unknown critical warning (bit {bit})."));
                 }
             }
         }
         // NVMe's verdict is the warnings above.
         let is_told = now.protocol == Protocol::Nvme && !now.nvme_warnings.is_empty();
         if now.passed == Some(false) && !is_told {
-            self.failing.push("The disk says itself that it is failing (SMART status).".into());
+            self.failing.push("The disk reports that it is failing (SMART status).".into());
         }
         if let Some(test) = now.self_test.as_ref().filter(|test| test.result == SelfTestResult::Failed) {
             let at = test.power_on_hours.map_or(String::new(), |hours| format!(" at {hours} power-on hours"));
@@ -184,9 +184,9 @@ impl Verdict {
             (
                 counters.reported_uncorrectable,
                 before.reported_uncorrectable,
-                "errors that the disk could not correct",
+                "errors that it could not correct",
             ),
-            (counters.media_errors, before.media_errors, "times that the disk could not give back data"),
+            (counters.media_errors, before.media_errors, "reads of data that it could not return"),
         ];
         for (count, before, what) in lost {
             if let Some(count) = count.filter(|count| *count > 0) {

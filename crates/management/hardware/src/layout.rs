@@ -194,7 +194,7 @@ fn losses(main: &[&Candidate]) -> u8 {
 fn layouts(main: &[&Candidate]) -> Vec<(Layout, String)> {
     let (count, losses) = (main.len(), losses(main));
     if count == 1 {
-        let why = "One disk cannot protect data: its failure loses all.".into();
+        let why = "One disk cannot protect data: its failure loses all data.".into();
         return vec![(Layout::Single, why)];
     }
     let parity = |parity: u8| -> Vec<Layout> {
@@ -222,7 +222,7 @@ fn layouts(main: &[&Candidate]) -> Vec<(Layout, String)> {
             (2, false) => ", as many disks fail more often".into(),
             _ => String::new(),
         };
-        list.push((layout, format!("Much capacity, and {lost} survived{because}.")));
+        list.push((layout, format!("Much capacity; survives {lost}{because}.")));
     }
     let at = if count >= 6 { list.len() } else { 0 };
     list.insert(at, (mirror, mirror_why.into()));

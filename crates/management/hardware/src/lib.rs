@@ -4,7 +4,7 @@
 //!
 //! 1. [`Inventory::read`] lists the disks from sysfs, procfs and udev's database. It opens no disk.
 //! 2. An [`Examiner`] asks the disks themselves, in programs of their own with time limits: their health (smartctl) and their contents (wipefs, and a search
-//!    for Forebay labels). A disk that hangs keeps nobody.
+//!    for Forebay labels). A disk that hangs blocks no caller.
 //! 3. Pure functions say what it means: [`judge()`] and [`History`] turn readings into a [`Health`], [`changes()`] compares two inventories, [`suggest`] proposes
 //!    layouts for a pool.
 //!

@@ -2,7 +2,7 @@
 //!
 //! Everything that comes from a device, a driver or a link name passes through here once: files are read up to a limit, directories are
 //! listed up to a limit, and texts lose control characters, invisible and direction-changing characters and excess length
-//! ([`clean`]). What is left is plain text. It may still hold `<`, `&`, quotes, `$` or `;`: no shell ever sees it, and whoever shows it in a
+//! ([`clean`]). What is left is plain text. It may still hold `<`, `&`, quotes, `$` or `;`: no shell ever sees it, and code that shows it in a
 //! page escapes it there, as with every other text.
 //!
 //! Absent and unreadable files are `None`: a machine without udev, with an old kernel or in a container is normal.
@@ -85,7 +85,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// A text without what could deceive or break whoever reads it: invalid UTF-8 becomes `\u{fffd}`, control, invisible and direction-changing
+/// A text without what could deceive or break its reader: invalid UTF-8 becomes `\u{fffd}`, control, invisible and direction-changing
 /// characters go, runs of spaces become one, and what is beyond 256 characters is cut off.
 pub(crate) fn clean(bytes: &[u8]) -> String {
     // A character has four bytes at most, and as many again may be dropped.

@@ -48,7 +48,7 @@ impl Channel {
         if self.spec.kinds.is_empty() {
             found.add(
                 "kinds",
-                "The channel is told nothing.",
+                "The channel reports nothing.",
                 "List at least one of raised, cleared, heartbeat and audit, or disable the channel.",
             );
         }
@@ -107,7 +107,7 @@ fn check_quiet_hours(found: &mut Complaints, quiet: &QuietHours) {
     } else if covers_everything(quiet) {
         found.add(
             "quiet_hours",
-            "It would be quiet all the time, so that only critical alerts are ever delivered.",
+            "The channel would always be quiet, and deliver critical alerts only.",
             "Shorten the quiet hours, or set severity_min to critical.",
         );
     }
@@ -141,7 +141,7 @@ fn check_secret(found: &mut Complaints, field: &str, secret: &Secret) {
     if secret.is_hidden() || secret.expose().is_empty() {
         found.add(
             field,
-            "It is missing. A stored secret is kept only while the channel goes to the same place.",
+            "The secret is missing. A stored secret is kept only while the channel has the same destination.",
             "Enter it again.",
         );
     } else if secret.expose().len() > SECRET_BYTES_MAX || secret.expose().contains(char::is_control) {
@@ -172,7 +172,7 @@ fn check_mail(found: &mut Complaints, mail: &Mail) {
         found.add(
             "delivery.from",
             "This is not a mail address.",
-            "Write one such as nas@example.com or Storage <nas@example.com>; names of domains in ASCII (xn--…).",
+            "Write one such as nas@example.com or Storage <nas@example.com>, with domain names in ASCII (xn--…).",
         );
     }
     if mail.to.is_empty() || mail.to.len() > RECIPIENTS_MAX {
@@ -226,8 +226,8 @@ fn check_webhook(found: &mut Complaints, webhook: &Webhook) {
     if !webhook.secret.expose().is_empty() && signing_key(&webhook.secret).is_none() {
         found.add(
             "delivery.secret",
-            "The signing secret is not whsec_ and the base64 of 24 to 64 bytes.",
-            "Leave it out for one that the appliance makes, or write whsec_ and what `openssl rand -base64 32` prints.",
+            "The signing secret is not whsec_ followed by 24 to 64 bytes in base64.",
+            "Leave it out, and the appliance creates one. Or write whsec_ and the output of `openssl rand -base64 32`.",
         );
     }
 }

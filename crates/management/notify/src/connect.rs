@@ -79,7 +79,7 @@ pub fn io_failure(host: &str, port: u16, what: &str, error: &std::io::Error) -> 
             "Check the appliance's network and routes."
         }
         ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe => {
-            "Check the service's own log: it closed the connection. A port that expects TLS, or does not, does so too."
+            "The service closed the connection: check its log. Check also whether this port expects TLS."
         }
         _ => "Check the service and the network between.",
     };
@@ -91,7 +91,7 @@ pub fn given_authorities(pem: &str) -> Result<RootCertStore, String> {
     if pem.len() > AUTHORITIES_BYTES_MAX {
         return Err(format!("the text is longer than {} KiB", AUTHORITIES_BYTES_MAX >> 10));
     }
-    // Settings are shown to whoever may look, and are in bundles for support.
+    // Settings are shown to every user with access, and are in bundles for support.
     if pem.contains("PRIVATE KEY") {
         return Err("there is a private key in the text, which does not belong there".into());
     }
@@ -202,7 +202,7 @@ fn tls_failure(host: &str, port: u16, error: &std::io::Error) -> Failure {
             line(&other.to_string(), 200),
             "Check that this port expects TLS 1.2 or 1.3 from the first byte.",
         ),
-        None => return io_failure(host, port, "broke off the TLS handshake", error),
+        None => return io_failure(host, port, "interrupted the TLS handshake", error),
     };
     Failure {
         message: format!("{host}:{port} cannot be trusted with TLS: {why}"),

@@ -28,7 +28,7 @@ fn subjects_say_what_matters_first() {
         (Content::Summary(all_cleared), "summary of 2 alerts: all cleared"),
         (
             Content::Heartbeat(Tally { critical: 1, warning: 2, info: 0 }),
-            "heartbeat: 1 critical, 2 warning and 0 info alerts stand",
+            "heartbeat: 1 critical, 2 warning and 0 info alerts are active",
         ),
         (Content::Test, "test message"),
     ] {

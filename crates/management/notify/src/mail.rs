@@ -95,9 +95,9 @@ fn paragraph(change: &Change) -> String {
     let alert = &change.alert;
     let since = time_for_people(alert.since_unix_ms);
     let state = match change.standing {
-        Standing::Standing => format!("standing since {since}"),
+        Standing::Standing => format!("active since {since}"),
         Standing::Cleared => {
-            format!("cleared at {}; it stood since {since}", time_for_people(change.at_unix_ms))
+            format!("cleared at {}; it was active since {since}", time_for_people(change.at_unix_ms))
         }
     };
     let mut text = format!(

@@ -111,7 +111,7 @@ impl Change {
     pub fn repetitions(&self) -> Option<String> {
         (self.raised + self.cleared > 1).then(|| {
             format!(
-                "Since it was last reported it was raised {} and cleared {}.",
+                "Since the last report, it was raised {} and cleared {}.",
                 times(self.raised),
                 times(self.cleared)
             )
@@ -147,9 +147,12 @@ impl Tally {
         tally
     }
 
-    /// `1 critical, 2 warning and 0 info alerts stand`.
+    /// `1 critical, 2 warning and 0 info alerts are active`.
     pub fn sentence(&self) -> String {
-        format!("{} critical, {} warning and {} info alerts stand", self.critical, self.warning, self.info)
+        format!(
+            "{} critical, {} warning and {} info alerts are active",
+            self.critical, self.warning, self.info
+        )
     }
 }
 

@@ -139,7 +139,7 @@ pub struct Reporter {
 
 impl Drop for Reporter {
     fn drop(&mut self) {
-        // Where it is dropped nobody may wait.
+        // Where it is dropped, nothing may block.
         self.runtime.take().into_iter().for_each(Runtime::shutdown_background);
     }
 }
@@ -318,7 +318,7 @@ impl Reporter {
         };
         let (common, delivery) = (self.common.clone(), channel.spec.delivery.clone());
         let task = self.spawn(async move { common.sender.deliver(&delivery, &message, now_unix_ms).await });
-        let ended = || Failure::passing("The appliance is ending", "Try again when it has started.");
+        let ended = || Failure::passing("The appliance is shutting down", "Try again when it has started.");
         task.await.unwrap_or_else(|_| Err(ended()))
     }
 

@@ -60,7 +60,7 @@ pub async fn deliver(
     let server = Server { host, port };
     let mut connection = AsyncSmtpConnection::connect_with_transport(stream, &ClientId::Domain(hello))
         .await
-        .map_err(|error| server.failure("did not welcome the appliance", &error))?;
+        .map_err(|error| server.failure("did not answer the appliance as a mail server", &error))?;
     if let Some(login) = &mail.login {
         let credentials = Credentials::new(login.user.clone(), login.password.expose().to_owned());
         connection.auth(&[Mechanism::Plain, Mechanism::Login], &credentials).await.map_err(|error| {
@@ -82,7 +82,7 @@ pub async fn deliver(
     for to in envelope.to() {
         if let Err(error) = connection.command(Rcpt::new(to.clone(), vec![])).await {
             if error.status().is_none() {
-                return Err(server.failure("broke off", &error));
+                return Err(server.failure("closed the connection", &error));
             }
             refused.push((to, error));
         }
@@ -144,7 +144,7 @@ fn describe(error: &lettre::transport::smtp::Error) -> String {
 
 /// Greeting, EHLO and STARTTLS. What follows on the stream is the handshake.
 async fn start_tls(stream: &mut TcpStream, host: &str, port: u16, hello: &str) -> Result<(), Failure> {
-    let failed = |error| io_failure(host, port, "broke off before TLS", &error);
+    let failed = |error| io_failure(host, port, "closed the connection before TLS", &error);
     let unexpected = |reply: &str| {
         let message = format!("{host}:{port} did not begin TLS: {}", line(reply.trim(), 200));
         Failure::passing(message, "Check the mail server's log.")
@@ -214,7 +214,7 @@ impl AsyncRead for Bounded {
             _ => {
                 let error = io::Error::new(
                     io::ErrorKind::InvalidData,
-                    "the server says more than a mail server would",
+                    "the server sends more than a mail server would",
                 );
                 return Poll::Ready(Err(error));
             }

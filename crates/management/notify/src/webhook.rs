@@ -62,11 +62,11 @@ impl Target {
     pub fn parse(url: &str) -> Result<Target, &'static str> {
         if !url.is_ascii() {
             return Err(
-                "it has characters that need to be percent-encoded; `…` only stands for the path that is stored",
+                "it has characters that need to be percent-encoded; `…` only stands for the stored path",
             );
         }
         if url.contains('#') {
-            return Err("it has a part behind #, which is sent to nobody");
+            return Err("it has a part behind #, which is never sent");
         }
         if url.len() > URL_BYTES_MAX {
             return Err("it is longer than 2048 characters");
@@ -80,7 +80,7 @@ impl Target {
         };
         let authority = uri.authority().ok_or("it has no host")?;
         if authority.as_str().contains('@') {
-            return Err("it has a user name or password, which would be shown wherever the URL is");
+            return Err("it has a user name or password, which would be visible wherever the URL is shown");
         }
         if authority.host().is_empty() {
             return Err("it has no host");

@@ -43,14 +43,14 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Violation::SegmentTooLong { len, max } => {
-                write!(f, "it sent a data segment of {len} bytes where at most {max} are taken")
+                write!(f, "it sent a data segment of {len} bytes, and at most {max} are allowed")
             }
             Violation::HeaderDigest => f.write_str("a header digest was wrong: the network damages data"),
             Violation::DataDigest => f.write_str("a data digest was wrong: the network damages data"),
-            Violation::TextTooLong => f.write_str("it sent more text than any negotiation needs"),
+            Violation::TextTooLong => f.write_str("it sent too much negotiation text"),
             Violation::NotLogin(opcode) => write!(f, "it sent PDU {opcode:#04x} before logging in"),
             Violation::LoginTooLong => f.write_str("its login took too many requests"),
-            Violation::HeldTooMuch => f.write_str("it sent too much ahead of a missing command"),
+            Violation::HeldTooMuch => f.write_str("it sent too much data ahead of a missing command"),
             Violation::Unexpected(opcode) => write!(f, "it sent PDU {opcode:#04x}, which was not expected"),
             Violation::LoginFailed(status) => {
                 write!(f, "its login was refused with status {:#06x} ({status:?})", status as u16)

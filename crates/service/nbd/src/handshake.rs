@@ -343,7 +343,7 @@ impl Handshake {
                 Err(malformed) => self.malformed(number, malformed),
             },
             option::STRUCTURED_REPLY if self.terms.style == Style::Extended => {
-                let message = "extended headers were agreed on, which include structured replies";
+                let message = "extended headers are already agreed on and include structured replies";
                 self.error(number, option_reply::ERR_EXT_HEADER_REQD, message);
             }
             option::STRUCTURED_REPLY => {
@@ -372,7 +372,7 @@ impl Handshake {
                     Err(malformed) => self.malformed(number, malformed),
                 }
             }
-            _ => self.error(number, option_reply::ERR_UNSUP, "this option is not known here"),
+            _ => self.error(number, option_reply::ERR_UNSUP, "this server does not know the option"),
         }
     }
 

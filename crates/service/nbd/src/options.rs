@@ -15,7 +15,7 @@ impl Malformed {
     pub fn message(self) -> &'static str {
         match self {
             Malformed::Truncated => "the option data ends too early",
-            Malformed::TrailingBytes => "the option data goes on behind its end",
+            Malformed::TrailingBytes => "the option data is longer than the option needs",
             Malformed::NotUtf8 => "a string is not UTF-8 or contains NUL",
             Malformed::StringTooLong => "a string is longer than 4096 bytes",
         }

@@ -174,7 +174,7 @@ impl fmt::Display for Violation {
             }
             Violation::UnknownExport => f.write_str("it asked for an export that does not exist"),
             Violation::TlsRequired => f.write_str("it asked for an export without TLS, which is required"),
-            Violation::Stopping => f.write_str("it asked for an export while the server stops"),
+            Violation::Stopping => f.write_str("it asked for an export while the server was stopping"),
             Violation::PlaintextAfterTls => f.write_str("it sent bytes in the clear after asking for TLS"),
             Violation::RequestMagic(magic) => write!(f, "a request began with {magic:#010x}"),
             Violation::PayloadTooLong(len) => write!(f, "it announced a payload of {len} bytes"),

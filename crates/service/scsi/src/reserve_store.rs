@@ -41,7 +41,10 @@ impl std::fmt::Display for StateError {
         match self {
             StateError::Corrupt => f.write_str("the stored reservations are damaged"),
             StateError::Version(version) => {
-                write!(f, "the stored reservations have version {version}, this release reads {VERSION}")
+                write!(
+                    f,
+                    "the stored reservations have version {version}, and this release reads version {VERSION}"
+                )
             }
         }
     }

@@ -112,15 +112,15 @@ impl fmt::Display for Full {
             Full::Address(count) => {
                 write!(
                     f,
-                    "refused: {count} connections of its address are in use, which is an address's share"
+                    "refused: {count} connections of its address are in use, which is the maximum of an address"
                 )
             }
             Full::Server(count) => write!(f, "refused: all {count} connections are in use"),
             Full::Leaving(count) => write!(
                 f,
-                "refused: of {count} connections most have lost their places and wait for the disks to finish"
+                "refused: of {count} open connections, most are closing and wait for the disks to finish"
             ),
-            Full::Stopping => f.write_str("refused: the server stops"),
+            Full::Stopping => f.write_str("refused: the server is stopping"),
         }
     }
 }

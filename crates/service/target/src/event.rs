@@ -36,7 +36,7 @@ impl Reporter {
         let Some(suppressed) = self.admit(rt.now(), code) else { return };
         let message = match suppressed {
             0 => message,
-            count => format!("{message} (and {count} more before that were not shown)"),
+            count => format!("{message} (and {count} more before it that were not shown)"),
         };
         (self.sink)(Event { at: rt.wall(), severity, code, object: object.to_owned(), message });
     }

@@ -247,8 +247,8 @@ fn check_address(config: &NbdConfig) -> Result<String, Error> {
     }
     let literal = config.listen.replacen("localhost:", "127.0.0.1:", 1);
     let address: SocketAddr = literal.parse().map_err(|_| {
-        Error::new(ErrorKind::Invalid("nbd"), &config.listen, "is not a literal address and a port")
-            .remedy("Write it like 127.0.0.1:10809, [::1]:10809 or unix:/run/forebay/nbd.sock, or switch NBD off with off")
+        Error::new(ErrorKind::Invalid("nbd"), &config.listen, "is not an IP address and a port")
+            .remedy("Write it like 127.0.0.1:10809, [::1]:10809 or unix:/run/forebay/nbd.sock, or 'off' to switch NBD off")
     })?;
     if config.tls.is_none() && !address.ip().is_loopback() {
         let message = "NBD without TLS would give every volume to everyone who can reach this address";
@@ -353,18 +353,19 @@ async fn greet_in_time<C: Catalog>(
             return None;
         }
         Either::Left((Err(Parted::Tls(TlsFailure::HungUp)), _)) => {
-            ("nbd.tls.failed", "hung up during the TLS handshake".into())
+            ("nbd.tls.failed", "the client hung up during the TLS handshake".into())
         }
         Either::Left((Err(Parted::Tls(TlsFailure::Tls(error))), _)) => {
             ("nbd.tls.failed", format!("TLS handshake failed: {error}"))
         }
         Either::Right((Either::Left(_), _)) => {
             let seconds = limit.get().as_secs();
-            ("nbd.client.slow", format!("disconnected: no agreement on an export in {seconds} s"))
+            ("nbd.client.slow", format!("disconnected: it did not agree on an export within {seconds} s"))
         }
-        Either::Right((Either::Right((Either::Left(_), _)), _)) => {
-            ("nbd.client.slow", "disconnected: others came after it, and it had agreed on no export".into())
-        }
+        Either::Right((Either::Right((Either::Left(_), _)), _)) => (
+            "nbd.client.slow",
+            "disconnected to make room for other clients: it had agreed on no export".into(),
+        ),
         Either::Right((Either::Right((Either::Right(_), _)), _)) => return None,
     };
     house.registry.reporter.report(rt, Severity::Warning, code, &peer, message);
@@ -416,18 +417,19 @@ fn farewell(ended: Ended, export: &str) -> Option<(&'static str, String)> {
     match ended {
         // A panic has an event of its own.
         Ended::ByClient | Ended::Stopped | Ended::Panicked(_) => None,
-        Ended::Gone => Some(("nbd.export.gone", format!("disconnected: {export} is no longer there"))),
+        Ended::Gone => Some(("nbd.export.gone", format!("disconnected: {export} is no longer available"))),
         Ended::Violation(violation) => Some(("nbd.client.violation", format!("disconnected: {violation}"))),
         Ended::Stalled => Some((
             "nbd.client.slow",
             format!(
-                "disconnected: it sent or took less than {} KiB of what it had begun in {} s",
+                "disconnected: it transferred less than {} KiB of its pending requests in {} s",
                 PACE_BYTES >> 10,
                 PACE_TIME.as_secs()
             ),
         )),
-        Ended::Displaced => {
-            Some(("nbd.client.slow", "disconnected: others came after it, and it had taken no answer".into()))
-        }
+        Ended::Displaced => Some((
+            "nbd.client.slow",
+            "disconnected to make room for other clients: it had read no reply".into(),
+        )),
     }
 }

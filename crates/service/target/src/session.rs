@@ -344,7 +344,7 @@ impl<F: Future<Output = Outcome>, S: Fn(Request, Nanos) -> F> Session<'_, F, S> 
     fn begin(&mut self, request: Request) {
         self.done.requests += 1;
         if matches!(self.ending, Some(Ended::Stopped | Ended::Gone)) {
-            let message = "the server is shutting down, or the volume is no longer there";
+            let message = "the server is shutting down, or the volume is no longer available";
             let Request { cookie, offset, .. } = request;
             return self.replies.call(|replies| replies.error(cookie, offset, ErrorCode::Shutdown, message));
         }

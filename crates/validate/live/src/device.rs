@@ -99,16 +99,16 @@ impl DeviceReport {
     /// For people: comments around what a configuration takes.
     pub fn text(&self) -> String {
         let mut text = self.toml.clone();
-        text.push_str("\n# What the model says, beside the device; none of these gave it a figure.\n");
+        text.push_str("\n# The model compared with the device, in workloads that the model was not fitted to. Rates are IOPS.\n");
         let _ = writeln!(
             text,
             "# {:<46}{:>10}{:>10}{:>8}{:>12}{:>10}{:>8}{:>9}",
-            "", "device/s", "model/s", "error", "p99 device", "model", "error", "unrest"
+            "", "device", "model", "error", "p99 device", "model", "error", "spread"
         );
         for one in &self.judged {
             let _ = writeln!(
                 text,
-                "# {:<46}{:>10.0}{:>10.0}{:>+7.0}%{:>9.0} us{:>7.0} us{:>+7.0}%{:>8.0}%",
+                "# {:<46}{:>10.0}{:>10.0}{:>+7.0}%{:>9.0} µs{:>7.0} µs{:>+7.0}%{:>8.0}%",
                 one.workload,
                 one.device_iops,
                 one.model_iops,
@@ -122,13 +122,13 @@ impl DeviceReport {
         let within = self.judged.iter().filter(|one| one.is_within()).count();
         let _ = writeln!(
             text,
-            "# {within} of {} are within {:.0} % of the rate and {:.0} % of the 99th percentile. Unrest is how far a round was from the one in the middle.",
+            "# {within} of {} are within {:.0} % of the device's IOPS and {:.0} % of its p99. Spread is how far a round was from the median round.",
             self.judged.len(),
             BOUNDS[0] * 100.0,
             BOUNDS[1] * 100.0
         );
         if !self.wrote {
-            text.push_str("# Writes were not measured (--write does that): they are taken to cost what reads do, and flushes nothing.\n");
+            text.push_str("# Writes were not measured (--write measures them): the model takes writes to cost as much as reads, and flushes nothing.\n");
         }
         text
     }

@@ -103,7 +103,7 @@ async fn log_in(
 ) -> Result<(Stream, Session), String> {
     let Initiator { portal, name } = initiator;
     let stream = rt.connect(portal).await;
-    let stream = stream.map_err(|error| format!("nobody answers at {portal}: {:?}", error.os))?;
+    let stream = stream.map_err(|error| format!("there is no answer at {portal}: {:?}", error.os))?;
     let process = std::process::id().to_be_bytes();
     let [high, low] = port.to_be_bytes();
     // No digests, as initiators do unless they are told to; an ISID of the random kind.
@@ -137,7 +137,7 @@ async fn log_in(
 }
 
 async fn send(stream: &Stream, parts: Vec<Buf>) -> Result<(), String> {
-    stream.send(parts).await.map_err(|error| format!("the connection broke: {:?}", error.os))
+    stream.send(parts).await.map_err(|error| format!("the connection was interrupted: {:?}", error.os))
 }
 
 async fn receive(rt: &Rt, stream: &Stream) -> Result<(Buf, usize), String> {
@@ -145,7 +145,7 @@ async fn receive(rt: &Rt, stream: &Stream) -> Result<(Buf, usize), String> {
     match came {
         Ok(0) => Err("the target closed the connection".into()),
         Ok(len) => Ok((buffer.freeze(), len)),
-        Err(error) => Err(format!("the connection broke: {:?}", error.os)),
+        Err(error) => Err(format!("the connection was interrupted: {:?}", error.os)),
     }
 }
 
@@ -162,7 +162,7 @@ async fn discover(rt: &Rt, initiator: &Initiator) -> Result<Vec<String>, String>
         session.handle_input(&mut &buffer[..len], &arena).map_err(|error| error.to_string())?;
         while let Some(event) = session.poll_event() {
             let Event::Text { text, .. } = event else { continue };
-            let pairs = text::parse(&text).map_err(|_| "the target's list is no text".to_string())?;
+            let pairs = text::parse(&text).map_err(|_| "the target's list is not valid text".to_string())?;
             let names = pairs.iter().filter(|(key, _)| *key == "TargetName");
             return Ok(names.map(|(_, name)| name.to_string()).collect());
         }
@@ -185,7 +185,7 @@ impl Unit {
             connection.log_out().await;
         }
         Err(format!(
-            "{} shows no unit with the serial number {serial} to {}",
+            "{} has no unit with the serial number {serial} for {}",
             initiator.portal, initiator.name
         ))
     }
@@ -344,7 +344,7 @@ impl Connection {
         let mut cdb = [0; 16];
         (cdb[0], cdb[1], cdb[2]) = (operation::INQUIRY, 1, operation::SERIAL_PAGE);
         cdb[3..5].copy_from_slice(&(ANSWER_BYTES as u16).to_be_bytes());
-        let data = self.read(lun, cdb).await.ok_or("a unit does not say its serial number")?;
+        let data = self.read(lun, cdb).await.ok_or("a unit does not report its serial number")?;
         Ok(data.get(4..).map(|serial| String::from_utf8_lossy(serial).into_owned()))
     }
 
@@ -357,7 +357,7 @@ impl Connection {
         let (last, block) = data
             .as_deref()
             .and_then(|data| Some((data.first_chunk()?, data.get(8..)?.first_chunk()?)))
-            .ok_or("a unit does not say its size")?;
+            .ok_or("a unit does not report its size")?;
         let (last, block) = (u64::from_be_bytes(*last), u64::from(u32::from_be_bytes(*block)));
         Ok((block, (last + 1) * block))
     }

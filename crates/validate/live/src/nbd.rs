@@ -37,7 +37,7 @@ pub struct Nbd {
 
 async fn receive(rt: &Rt, stream: &Stream, input: &mut Vec<u8>) -> Result<(), String> {
     if input.len() > INPUT_MAX {
-        return Err("the server's answer has no end".into());
+        return Err("the server's answer is too long".into());
     }
     let (buffer, came) = stream.recv(rt.buffer(RECEIVE_BYTES)).await;
     match came {
@@ -46,20 +46,20 @@ async fn receive(rt: &Rt, stream: &Stream, input: &mut Vec<u8>) -> Result<(), St
             input.extend_from_slice(&buffer[..len]);
             Ok(())
         }
-        Err(error) => Err(format!("the connection broke: {:?}", error.os)),
+        Err(error) => Err(format!("the connection was interrupted: {:?}", error.os)),
     }
 }
 
 async fn send(rt: &Rt, stream: &Stream, bytes: &[u8]) -> Result<(), String> {
     let sent = stream.send(vec![rt.arena().copy(bytes).freeze()]).await;
-    sent.map_err(|error| format!("the connection broke: {:?}", error.os))
+    sent.map_err(|error| format!("the connection was interrupted: {:?}", error.os))
 }
 
 impl Nbd {
     /// Opens `export` of the server at `address` (`127.0.0.1:10809`).
     pub async fn open(rt: &Rt, address: &str, export: &str) -> Result<Rc<Nbd>, String> {
         let stream = rt.connect(address).await;
-        let stream = stream.map_err(|error| format!("nobody answers at {address}: {:?}", error.os))?;
+        let stream = stream.map_err(|error| format!("there is no answer at {address}: {:?}", error.os))?;
         let mut input = Vec::new();
         while input.len() < GREETING_BYTES {
             receive(rt, &stream, &mut input).await?;
@@ -82,7 +82,7 @@ impl Nbd {
                         size = u64::from_be_bytes(data[2..10].try_into().expect("eight bytes"));
                     }
                 }
-                Some(other) => return Err(format!("{export} is not to be had: {:#x}", other.kind)),
+                Some(other) => return Err(format!("the server refused export {export}: {:#x}", other.kind)),
             }
         }
         let nbd = Rc::new(Nbd {

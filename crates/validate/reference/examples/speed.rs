@@ -59,7 +59,7 @@ fn main() {
             one.cases.iter_mut().for_each(|case| case.figures.clear());
         }
         let begun = Instant::now();
-        match Report::make_all(chosen, 1, 1) {
+        match Report::make_all(chosen, 1, 1, &|_, _| {}) {
             Ok(reports) => reports.iter().for_each(|report| print!("{}", report.text())),
             Err(error) => println!("{error}"),
         }

@@ -168,10 +168,10 @@ pub struct Needs {
 pub struct Promise {
     pub class: ClassName,
     #[serde(default)]
-    pub floor_iops: u64,
+    pub min_iops: u64,
     /// MiB a second.
     #[serde(default)]
-    pub floor_mib: u64,
+    pub min_mib: u64,
     pub latency_ms: Option<u64>,
 }
 
@@ -258,14 +258,14 @@ pub enum Measure {
 impl fmt::Display for Measure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Measure::Iops => "requests/s",
+            Measure::Iops => "IOPS",
             Measure::Megabytes => "MB/s",
             Measure::MeanMs => "mean ms",
             Measure::ReadMs => "mean ms of reads",
             Measure::WriteMs => "mean ms of writes",
             Measure::OrdersPerMinute => "orders/min",
-            Measure::HitsPerSecond => "requests/s from the client's cache",
-            Measure::PoolRequests => "requests/s to the pool",
+            Measure::HitsPerSecond => "IOPS from the client's cache",
+            Measure::PoolRequests => "IOPS to the pool",
             Measure::CompressionRatio => "compression",
             Measure::ProcessorPercent => "% of the processors (of the case)",
         })
@@ -335,7 +335,8 @@ impl TryFrom<String> for LayoutName {
     type Error = String;
 
     fn try_from(name: String) -> Result<LayoutName, String> {
-        let refused = || format!("'{name}' is no layout: give single, mirror, mirror3, or such as 4+1");
+        let refused =
+            || format!("'{name}' is not a layout: give single, mirror, mirror3, or DATA+PARITY such as 4+1");
         Layout::parse(&name).map(LayoutName).ok_or_else(refused)
     }
 }
@@ -370,7 +371,7 @@ impl Promise {
             ClassName::BusinessCritical => Class::BusinessCritical,
             ClassName::NonCritical => Class::NonCritical,
         };
-        let floor = Rate { iops: self.floor_iops, bytes: self.floor_mib << 20 };
+        let floor = Rate { iops: self.min_iops, bytes: self.min_mib << 20 };
         Level { class, floor, latency: self.latency_ms.map(Duration::from_millis), ..Level::default() }
     }
 }
@@ -451,7 +452,7 @@ impl Configuration {
                 let own = self.devices.iter().map(|device| device.name.clone());
                 let names: Vec<String> = SHEETS.iter().map(|sheet| sheet.name().into()).chain(own).collect();
                 return Err(Mistake(format!(
-                    "there is no model of '{name}'; there are {}",
+                    "there is no model of '{name}'; the models are {}",
                     names.join(", ")
                 )));
             }
@@ -487,7 +488,7 @@ impl Configuration {
         for (nth, client) in self.workloads.iter().enumerate() {
             let (name, block) = (&client.workload.name, client.volume_block_kib);
             if self.workloads[..nth].iter().any(|other| other.workload.name == *name) {
-                return Err(Mistake(format!("workload '{name}' is there twice")));
+                return Err(Mistake(format!("workload '{name}' is defined twice")));
             }
             if !block.is_power_of_two() || !(4..=128).contains(&block) {
                 let message = format!("volume-block-kib is {block}: give a power of two from 4 to 128");
@@ -499,8 +500,7 @@ impl Configuration {
                 }
                 let processor = self.machine.processor.as_ref();
                 if processor.is_some_and(|known| !known.compression.contains_key(compression)) {
-                    let message =
-                        format!("the processor's compression does not say what {compression} costs");
+                    let message = format!("the processor's compression has no costs for {compression}");
                     return Err(Mistake(format!("workload '{name}': {message}")));
                 }
             }
@@ -528,7 +528,7 @@ impl Configuration {
         let figures = case.figures.iter().map(|figure| &figure.workload);
         let told = case.published_met.iter().flatten().chain(figures);
         if let Some(name) = told.into_iter().find(|name| volumes().all(|volume| volume != *name)) {
-            return Err(format!("of '{name}' something was published, but it is in no pool"));
+            return Err(format!("'{name}' has published figures, but is in no pool"));
         }
         let own = [case.warm_seconds, case.seconds].into_iter().flatten();
         if own.into_iter().any(|seconds| !(1..=SECONDS_MAX).contains(&seconds)) {
@@ -544,7 +544,9 @@ impl Configuration {
                 Some((over, Some(case))) if !has_it(case) => {
                     return Err(format!("there is no workload '{workload}' in case '{over}' for a ratio"));
                 }
-                None if over_workload.is_some() => return Err("over-workload: give it with over".into()),
+                None if over_workload.is_some() => {
+                    return Err("over-workload: give it together with over".into());
+                }
                 _ => {}
             }
         }
@@ -576,11 +578,11 @@ impl Configuration {
             if let Some(Fails { disk, after_seconds }) = pool.fails {
                 let seconds = case.seconds.unwrap_or(self.machine.seconds);
                 if disk >= all || pool.bare {
-                    return Err(format!("fails: give a disk of the pool's, 0 to {}", all - 1));
+                    return Err(format!("fails: give a disk of the pool, 0 to {}", all - 1));
                 }
                 if after_seconds >= seconds {
                     return Err(format!(
-                        "after-seconds of what fails: it is measured for {seconds} s, give less"
+                        "after-seconds of fails: the measurement lasts {seconds} s, give less"
                     ));
                 }
             }
@@ -591,11 +593,11 @@ impl Configuration {
                     || !(1..=CACHE_GIB_MAX).contains(&cache.gib))
             {
                 return Err(format!(
-                    "cache: give a pool 1 to {CACHE_DISKS_MAX} disks of 1 to {CACHE_GIB_MAX} GiB, and the machine a model of them"
+                    "cache: give a pool 1 to {CACHE_DISKS_MAX} disks of 1 to {CACHE_GIB_MAX} GiB, and the machine a model of cache disk"
                 ));
             }
             if pool.spares > DISKS_MAX || (pool.spares > 0 && pool.bare) {
-                return Err(format!("spares: give at most {DISKS_MAX}, and a pool"));
+                return Err(format!("spares: give at most {DISKS_MAX}, and none with bare disks"));
             }
             if pool.sector_bytes.is_some_and(|bytes| ![512, 4096, 8192].contains(&bytes)) {
                 return Err("sector-bytes: give 512, 4096 or 8192".into());
@@ -604,7 +606,9 @@ impl Configuration {
             let is_odd =
                 |workload: &Workload| workload.trace.is_some() || !1024u64.is_multiple_of(workload.block_kib);
             if pool.bare && clients.any(|client| is_odd(&client.workload)) {
-                return Err("bare disks take requests of which a MiB is a multiple, and no traces".into());
+                return Err(
+                    "bare disks take no traces, and only requests of which a MiB is a multiple".into()
+                );
             }
             let data: u64 = pool
                 .workloads

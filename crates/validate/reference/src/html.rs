@@ -68,19 +68,19 @@ fn add_report(html: &mut String, number: usize, report: &Report) {
         let _ = writeln!(html, "<li>{}</li>", escaped(&line));
     }
     html.push_str("</ul>\n<h2>Configuration</h2>\n");
-    let _ = write!(html, "<pre>{}</pre>\n<h2>Again</h2>\n", escaped(&configuration.toml()));
+    let _ = write!(html, "<pre>{}</pre>\n<h2>Reproduce</h2>\n", escaped(&configuration.toml()));
     html.push_str("<p>Save the configuration as <code>configuration.toml</code>");
     if report.is_modelled() {
         let _ = write!(
             html,
-            "; the same figures come of <code>forebay validate run --model configuration.toml --seed {} --seeds {}</code>",
+            ". <code>forebay validate run --model configuration.toml --seed {} --seeds {}</code> gives the same figures",
             report.seed, report.seeds
         );
     }
     if let Some(live) = report.cases.iter().find_map(|case| case.live.as_ref()) {
         let _ = write!(
             html,
-            "; the pool is asked the same again with <code>--live --pool {} --seed {}</code>",
+            ". <code>--live --pool {} --seed {}</code> repeats the run on the pool",
             escaped(&live.pool),
             report.seed
         );
@@ -99,10 +99,10 @@ fn add_case(html: &mut String, case: &CaseReport, seeds: u64) {
         escaped(if case.published.is_empty() { "Nothing was published" } else { &case.published })
     );
     if let Some(why) = case.reason() {
-        let _ = write!(html, " Ours differs: {}", escaped(why));
+        let _ = write!(html, " The result differs: {}", escaped(why));
     }
     for failure in &case.failures {
-        let _ = write!(html, " In our run, {}.", failure.told());
+        let _ = write!(html, " In this run, {}.", failure.told());
     }
     html.push_str("</p>\n");
     add_figures(html, case, &between);
@@ -112,8 +112,8 @@ fn add_case(html: &mut String, case: &CaseReport, seeds: u64) {
     for (pool, busy) in case.busy.iter().enumerate() {
         let _ = writeln!(
             html,
-            "<table><caption>Pool {pool}: disks busy {}</caption><tr><th>Workload</th><th>Needs /s</th><th>Got /s</th><th>Worst second \
-             /s</th><th>MB/s</th><th>Mean ms</th><th>p50 ms</th><th>p99 ms</th><th>p99.9 ms</th><th>Outstanding</th><th></th></tr>",
+            "<table><caption>Pool {pool}: disks {} busy</caption><tr><th>Workload</th><th>Needed IOPS</th><th>IOPS</th><th>IOPS, worst \
+             second</th><th>MB/s</th><th>Mean ms</th><th>p50 ms</th><th>p99 ms</th><th>p99.9 ms</th><th>Outstanding</th><th></th></tr>",
             percents(busy)
         );
         for client in case.clients.iter().filter(|client| client.pool == pool) {
@@ -148,10 +148,8 @@ fn add_case(html: &mut String, case: &CaseReport, seeds: u64) {
         };
         let line = |name: &str, points| Line { name: name.into(), points, is_goal: false };
         let lines = [line("mean", points(|load| load.mean_ms)), line("p99", points(|load| load.p99_ms))];
-        html.push_str(&plot("Rate and latency", "requests/s", "ms", &lines));
-        html.push_str(
-            "<table><tr><th>Outstanding</th><th>Requests/s</th><th>Mean ms</th><th>p99 ms</th></tr>\n",
-        );
+        html.push_str(&plot("IOPS and latency", "IOPS", "ms", &lines));
+        html.push_str("<table><tr><th>Outstanding</th><th>IOPS</th><th>Mean ms</th><th>p99 ms</th></tr>\n");
         for load in &case.curve {
             let _ = writeln!(
                 html,
@@ -170,7 +168,7 @@ fn add_figures(html: &mut String, case: &CaseReport, between: &dyn Fn(&[f64; 2],
     }
     let is_live = case.live.is_some();
     html.push_str("<table><tr><th>Figure</th><th>Published</th>");
-    html.push_str(if case.is_modelled() { "<th>Ours</th><th>Ours / published</th>" } else { "" });
+    html.push_str(if case.is_modelled() { "<th>Model</th><th>Model / published</th>" } else { "" });
     html.push_str(if is_live { "<th>Live</th><th>Live / published</th>" } else { "" });
     html.push_str("</tr>\n");
     for figure in &case.figures {
@@ -195,15 +193,13 @@ fn add_live(html: &mut String, live: &LiveReport) {
     let is_modelled = live.clients.iter().any(|client| client.model.is_some());
     let _ = write!(
         html,
-        "<table><caption>Live on pool {} over {}</caption><tr><th>Workload</th><th>Got /s</th><th>MB/s</th><th>Mean ms</th><th>p50 ms</th><th>p99 \
+        "<table><caption>Live on pool {} over {}</caption><tr><th>Workload</th><th>IOPS</th><th>MB/s</th><th>Mean ms</th><th>p50 ms</th><th>p99 \
          ms</th>",
         escaped(&live.pool),
         live.over
     );
     if is_modelled {
-        html.push_str(
-            "<th>Model /s</th><th>Model p99 ms</th><th>Error of the rate</th><th>Error of p99</th>",
-        );
+        html.push_str("<th>Model IOPS</th><th>Model p99 ms</th><th>IOPS error</th><th>p99 error</th>");
     }
     html.push_str("<th></th></tr>\n");
     for client in &live.clients {
@@ -235,7 +231,7 @@ fn extras(client: &ClientReport) -> String {
     let told = |value: Option<f64>, what: &str| value.map(|value| format!("{value:.1} {what}"));
     let all = [
         told(client.orders_per_minute, "orders/min"),
-        told(client.hits_per_second, "/s from the client's cache"),
+        told(client.hits_per_second, "IOPS from the client's cache"),
         told(client.compression_ratio, ": 1 compressed"),
         Some(client.verdict()).filter(|verdict| !verdict.is_empty()),
     ];
@@ -264,7 +260,7 @@ fn percentiles(case: &CaseReport, pool: usize) -> String {
 
 /// What a client was promised or needs, and what it got, over time; nothing where neither was.
 fn promised(client: &ClientReport) -> String {
-    let goals = [("promised", client.floor_iops), ("needed", client.needs_iops)];
+    let goals = [("minimum", client.min_iops), ("needed", client.needs_iops)];
     let last = client.seconds.len().saturating_sub(1) as f64;
     let goals = goals.into_iter().filter_map(|(name, goal)| {
         let goal = goal? as f64;
@@ -277,7 +273,7 @@ fn promised(client: &ClientReport) -> String {
     let got = client.seconds.iter().enumerate().map(|(nth, second)| (nth as f64, second.0 as f64));
     let got = Line { name: "delivered".into(), points: got.collect(), is_goal: false };
     let lines: Vec<Line> = [got].into_iter().chain(goals).collect();
-    plot(&escaped(&client.workload), &format!("s, {}", escaped(&client.workload)), "requests/s", &lines)
+    plot(&escaped(&client.workload), &format!("time in s, {}", escaped(&client.workload)), "IOPS", &lines)
 }
 
 fn add_phases(html: &mut String, client: &ClientReport) {
@@ -286,7 +282,7 @@ fn add_phases(html: &mut String, client: &ClientReport) {
     }
     let _ = writeln!(
         html,
-        "<table><caption>Phases of {}</caption><tr><th>Seconds</th><th>Asked /s</th><th>Got /s</th><th>At most /s</th><th>Mean ms</th><th>Longest \
+        "<table><caption>Phases of {}</caption><tr><th>Seconds</th><th>Requested IOPS</th><th>IOPS</th><th>Highest IOPS</th><th>Mean ms</th><th>Longest \
          ms</th></tr>",
         escaped(&client.workload)
     );

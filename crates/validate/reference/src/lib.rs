@@ -6,6 +6,7 @@
 mod configuration;
 mod device;
 mod html;
+mod jobs;
 mod live;
 pub mod model;
 mod plot;
@@ -18,6 +19,7 @@ pub use configuration::{
 };
 pub use device::{DeviceCosts, DeviceModel};
 pub use html::html;
+pub use jobs::Progress;
 pub use live::{BOUNDS, ErrorReport, LiveCase, LiveClientReport, LiveReport};
 pub use report::{
     CaseReport, ClientReport, FailureReport, FigureReport, LoadReport, PhaseReport, Report, check_littles_law,

@@ -142,9 +142,9 @@ impl Report {
         let machine = &self.configuration.machine;
         let bounds = BOUNDS.map(|bound| bound * 100.0);
         Some(format!(
-            "Live: pool {} was asked over {}, whatever layout the configuration says; {} s were measured after {} s of the same load, with seed {}. Volumes were {} \
-             times smaller than they are said to be, not compressed, without levels, and filled before. An error is the model's figure to the live one, \
-             less 1; beyond {:.0} % of a rate or {:.0} % of a 99th percentile it is marked.",
+            "Live: the load ran on pool {} over {}; the layout of the configuration does not count. {} s were measured after {} s of the same load, with seed {}. Volumes were {} \
+             times smaller than configured, not compressed, without service levels, and filled before. An error is the model's figure divided by the live \
+             one, minus 1. Errors beyond {:.0} % of the IOPS or {:.0} % of the p99 are marked.",
             live.pool,
             live.over,
             machine.seconds,
@@ -193,7 +193,7 @@ mod tests {
         report.add_live(&live);
         let text = report.text();
         assert!(!report.is_modelled() && text.contains("tank") && text.contains("over iSCSI"), "{text}");
-        assert!(!text.contains("ours"), "nothing was modelled: {text}");
+        assert!(!text.contains("model / published"), "nothing was modelled: {text}");
         // A ratio of the same to the same.
         let ratio = report.cases.iter().flat_map(|case| &case.figures).find(|figure| figure.over.is_some());
         assert_eq!(ratio.and_then(|figure| figure.live), Some(1.0));
@@ -212,7 +212,7 @@ mod tests {
         client.model = Some(ErrorReport::new(client, client.iops * 1.5, client.p99_ms));
         assert!(!report.cases[0].live.as_ref().is_some_and(LiveReport::is_good));
         let (text, page) = (report.text(), html(&[report]));
-        assert!(text.contains("+50 % BEYOND 15 %"), "{text}");
+        assert!(text.contains("+50 % EXCEEDS 15 %"), "{text}");
         assert!(page.contains("<td class=\"missed\">+50 %</td><td>+0 %</td>"), "{page}");
         let nothing = LiveClientReport::new(&("none".into(), Tally::new(Nanos(0), Nanos(1_000_000_000))));
         assert_eq!(ErrorReport::new(&nothing, 0.0, 0.0).within, [false, false]);

@@ -147,7 +147,7 @@ pub fn run(configuration: &Configuration, case: &Case, seed: u64) -> Result<Outc
     let work =
         Work { world: world.clone(), rt, configuration: configuration.clone(), case: case.clone(), seed };
     let ended = world.run(&executor, LIMIT, async move { work.run(cores, &plans).await });
-    ended.unwrap_or_else(|stuck| Err(format!("not over after {:?} of virtual time", stuck.after)))
+    ended.unwrap_or_else(|stuck| Err(format!("the run exceeded {:?} of virtual time", stuck.after)))
 }
 
 /// Where what a client asks for is.
@@ -238,7 +238,10 @@ impl Work {
             |event: &&Event| event.severity == Severity::Error && !(fails && event.code.starts_with("disk."));
         let errors: Vec<&Event> = events.iter().filter(is_error).collect();
         if let Some(Event { object, message, .. }) = errors.first() {
-            return Err(format!("the engine reported {} errors, first {object}: {message}", errors.len()));
+            return Err(format!(
+                "the engine reported {} errors; the first is {object}: {message}",
+                errors.len()
+            ));
         }
         let pools = self.case.pools.iter().enumerate();
         for (number, _) in pools.filter(|(_, pool)| pool.fails.is_some()) {

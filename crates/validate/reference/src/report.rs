@@ -4,13 +4,13 @@
 //! are apart is told beside the mean. Runs are independent of each other and of the order in which they are done, so they are done side by side.
 
 use crate::configuration::{Case, Configuration, Fails, Figure, Measure, Pool};
+use crate::jobs::{Job, Progress, run_all};
 use crate::live::LiveReport;
-use crate::model::{Failure, Got, Outcome, run};
+use crate::model::{Failure, Got, Outcome};
 use forebay_pool::Standing;
 use forebay_workload::{Tally, Workload};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Of its rate a client must get so much for its need to be met: its last requests of a run may be answered after the end.
@@ -104,7 +104,7 @@ pub struct ClientReport {
     pub workload: String,
     pub pool: usize,
     pub needs_iops: Option<u64>,
-    pub floor_iops: Option<u64>,
+    pub min_iops: Option<u64>,
     pub iops: f64,
     /// The least and the most of the seeds.
     pub iops_between: [f64; 2],
@@ -169,7 +169,7 @@ pub fn check_littles_law(workload: &Workload, tally: &Tally) -> Result<(), Strin
     let edges = 2.0 * (tally.all.longest().as_secs_f64() + workload.think().as_secs_f64()) / tally.duration();
     if (found / asked - 1.0).abs() > LITTLE + edges {
         return Err(format!(
-            "{}: Little's law does not hold: {asked} ask, but {:.1} requests/s with {:.3} ms and {:.3} ms to think make {found:.2}",
+            "{}: Little's law does not hold: {asked} requests are outstanding, but {:.1} IOPS with {:.3} ms and {:.3} ms think time make {found:.2}",
             workload.name,
             tally.iops(),
             milliseconds(tally.all.mean()),
@@ -198,7 +198,7 @@ impl ClientReport {
             workload: first.workload.clone(),
             pool: first.pool,
             needs_iops: needs,
-            floor_iops: client.level.as_ref().map(|level| level.floor_iops).filter(|floor| *floor > 0),
+            min_iops: client.level.as_ref().map(|level| level.min_iops).filter(|floor| *floor > 0),
             iops: tally.iops(),
             iops_between: between(Tally::iops),
             p99_ms_between: between(|tally| milliseconds(tally.all.quantile(990))),
@@ -270,7 +270,9 @@ fn phases(warm_seconds: u64, workload: &Workload, tally: &Tally) -> Vec<PhaseRep
 
 /// A time in words, or that it did not come to that.
 fn after(seconds: Option<f64>, what: &str) -> String {
-    seconds.map_or(format!("not {what} in the time"), |seconds| format!("{what} after {seconds:.1} s"))
+    seconds.map_or(format!("not {what} within the measurement"), |seconds| {
+        format!("{what} after {seconds:.1} s")
+    })
 }
 
 impl FailureReport {
@@ -286,16 +288,20 @@ impl FailureReport {
             self;
         let noticed = after(*noticed, "noticed");
         let spare = spare_used.map_or("no spare was used".into(), |at| {
-            format!("a spare took its place after {at:.1} s and {} MiB", to_spares >> 20)
+            format!("a spare took its place after {at:.1} s and received {} MiB", to_spares >> 20)
         });
         let rebuilt = match (rebuilt, under_way) {
             (None, Some([done, left])) => {
-                format!("{} MiB of it were rebuilt in the time and {} MiB were left", done >> 20, left >> 20)
+                format!(
+                    "{} MiB of its data were rebuilt within the measurement and {} MiB remained",
+                    done >> 20,
+                    left >> 20
+                )
             }
-            (rebuilt, _) => format!("what was on it was {}", after(*rebuilt, "rebuilt")),
+            (rebuilt, _) => format!("its data was {}", after(*rebuilt, "rebuilt")),
         };
         format!(
-            "disk {disk} of pool {pool} was gone after {after_seconds} s, which was {noticed}; {spare}; {rebuilt}"
+            "disk {disk} of pool {pool} failed after {after_seconds} s, which was {noticed}; {spare}; {rebuilt}"
         )
     }
 }
@@ -447,7 +453,7 @@ impl CaseReport {
         match (self.agrees, &self.differs) {
             (Some(true), _) => "as published",
             (Some(false), Some(_)) => "other than published",
-            (Some(false), None) => "other than published, and nobody has said why",
+            (Some(false), None) => "other than published, without an explanation",
             (None, _) if self.published.is_empty() => "nothing was published",
             (None, _) if !self.is_modelled() => "live only",
             (None, _) => "published in words or figures only",
@@ -465,67 +471,10 @@ impl CaseReport {
     }
 }
 
-/// One run: a case with a seed, or one point of its curve.
-struct Job {
-    configuration: usize,
-    case: usize,
-    seed: u64,
-    load: Option<u32>,
-}
-
-impl Job {
-    fn run(&self, configurations: &[Configuration]) -> Result<Outcome, String> {
-        let mut own = configurations[self.configuration].clone();
-        let case = own.cases[self.case].clone();
-        let machine = &mut own.machine;
-        machine.warm_seconds = case.warm_seconds.unwrap_or(machine.warm_seconds);
-        machine.seconds = case.seconds.unwrap_or(machine.seconds);
-        if let (Some(load), Some(curve)) = (self.load, &case.curve) {
-            machine.seconds = curve.seconds;
-            machine.warm_seconds = machine.warm_seconds.min(curve.seconds);
-            let closed = own.workloads.iter_mut().map(|client| &mut client.workload);
-            for workload in closed.filter(|workload| workload.is_closed()) {
-                workload.outstanding = load * workload.streams;
-            }
-        }
-        let (configuration, case) = (&own, &case);
-        let failed =
-            |error: String| format!("{}, {}, seed {}: {error}", configuration.name, case.name, self.seed);
-        let outcome = run(configuration, case, self.seed).map_err(failed)?;
-        for got in &outcome.clients {
-            let client = configuration.client(&got.workload).expect("it ran");
-            check_littles_law(&client.workload, &got.tally).map_err(failed)?;
-        }
-        Ok(outcome)
-    }
-}
-
-/// Does all jobs, as many at a time as there are processors, and gives what came of them in their order.
-fn run_all(configurations: &[Configuration], jobs: &[Job]) -> Result<Vec<Outcome>, String> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let next = AtomicUsize::new(0);
-    let worker = || {
-        let mut done = Vec::new();
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(job) = jobs.get(number) else { return done };
-            done.push((number, job.run(configurations)));
-        }
-    };
-    let mut done = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
-        let ended = workers.into_iter().map(|worker| worker.join());
-        ended.collect::<Result<Vec<_>, _>>().map(|done| done.into_iter().flatten().collect::<Vec<_>>())
-    })
-    .map_err(|_| "the engine stopped with a mistake of its own; what it said is above".to_string())?;
-    done.sort_by_key(|(number, _)| *number);
-    done.into_iter().map(|(_, outcome)| outcome).collect()
-}
-
 impl Report {
     /// Runs all cases of one configuration once.
     pub fn make(configuration: Configuration, seed: u64) -> Result<Report, String> {
-        let mut made = Report::make_all(vec![configuration], seed, 1)?;
+        let mut made = Report::make_all(vec![configuration], seed, 1, &|_, _| {})?;
         Ok(made.remove(0))
     }
 
@@ -534,6 +483,7 @@ impl Report {
         configurations: Vec<Configuration>,
         seed: u64,
         seeds: u64,
+        progress: Progress<'_>,
     ) -> Result<Vec<Report>, String> {
         let seeds = seeds.max(1);
         let mut jobs = Vec::new();
@@ -545,7 +495,7 @@ impl Report {
                 jobs.extend(loads.map(|load| job(seed, Some(*load))));
             }
         }
-        let mut outcomes = run_all(&configurations, &jobs)?.into_iter();
+        let mut outcomes = run_all(&configurations, &jobs, progress)?.into_iter();
         let reports = configurations.into_iter().map(|configuration| {
             let mut runs = Vec::new();
             for case in &configuration.cases {
@@ -600,9 +550,9 @@ impl Report {
             seeds => format!("each of {seeds} seeds from {} on", self.seed),
         };
         let run = format!(
-            "{} s were measured after {} s of the same load, where a case does not say otherwise, with {seeds}. Disks and volumes were {scale} times smaller than they are said to be, with \
-             the same seeks and rates; each pool had {} MiB of memory, which is {:.1} GiB for volumes of full size; all clients shared a network of {} ports of {} Gbit/s each way, whose \
-             messages go one after the other.",
+            "{} s were measured after {} s of the same load, unless a case says otherwise, with {seeds}. Disks and volumes were {scale} times smaller than configured, with \
+             the same seeks and rates. Each pool had {} MiB of memory, which is {:.1} GiB for volumes of full size. All clients shared a network of {} ports of {} Gbit/s each way, which \
+             carries messages one after the other.",
             machine.seconds,
             machine.warm_seconds,
             machine.memory_mib,
@@ -613,13 +563,13 @@ impl Report {
         let processors = match &machine.processor {
             None => "Processors, memory and controllers take no time.",
             Some(_) => {
-                "A request has a processor for all that it costs before the pool sees it; memory and controllers take no time."
+                "A request spends all its processor time before the pool sees it. Memory and controllers take no time."
             }
         };
         let terms = format!(
-            "Met: 99 % of the rate with every seed. Times are means and percentiles, these too long by an eighth at most, of requests with a rate from when they \
-             were due. Best effort: the pool has not enough for what the volume was promised. Of several seeds the least and the most are given. {processors} \
-             Every closed loop was held against Little's law."
+            "Met: at least 99 % of the needed IOPS with every seed. Times are means and percentiles; a percentile is at most an eighth too long. Requests with a rate are \
+             timed from when they are due. Best effort: the pool cannot guarantee the volume's service level. With several seeds, the lowest and the highest \
+             figure are given. {processors} Every closed loop was checked against Little's law."
         );
         [run, terms]
     }

@@ -9,7 +9,7 @@ impl FigureReport {
     /// Whose figure it is, and of what.
     pub fn title(&self) -> String {
         let other = self.over_workload.as_ref().map_or(String::new(), |workload| format!("{workload} in "));
-        let over = self.over.as_ref().map_or(String::new(), |case| format!(", to {other}'{case}'"));
+        let over = self.over.as_ref().map_or(String::new(), |case| format!(", relative to {other}'{case}'"));
         format!("{}, {}{over}", self.workload, self.measure)
     }
 }
@@ -19,8 +19,8 @@ impl CaseReport {
     pub(crate) fn machine(&self) -> String {
         let [to, from] = self.network.map(|bytes| bytes / 1e6);
         let worked =
-            self.processors.map_or(String::new(), |part| format!(", processors busy {:.0} %", part * 100.0));
-        format!("network {to:.0} MB/s to the pools and {from:.0} from them{worked}")
+            self.processors.map_or(String::new(), |part| format!(", processors {:.0} % busy", part * 100.0));
+        format!("network {to:.0} MB/s to the pools and {from:.0} MB/s from them{worked}")
     }
 }
 
@@ -30,7 +30,7 @@ impl Report {
         let Configuration { name, title, source, traps, .. } = &self.configuration;
         let mut text = format!("{name}: {title}\n");
         if !source.is_empty() {
-            let _ = writeln!(text, "after {source}");
+            let _ = writeln!(text, "based on: {source}");
         }
         if let Some((verdict, reasons)) = self.likeness() {
             let _ = writeln!(text, "{verdict}:");
@@ -50,7 +50,7 @@ fn add_case(text: &mut String, case: &CaseReport, seeds: u64) {
         let _ = writeln!(text, "  published: {}", case.published);
     }
     if let Some(why) = case.reason() {
-        let _ = writeln!(text, "  ours: {why}");
+        let _ = writeln!(text, "  why it differs: {why}");
     }
     for failure in &case.failures {
         let _ = writeln!(text, "  {}", failure.told());
@@ -64,7 +64,7 @@ fn add_case(text: &mut String, case: &CaseReport, seeds: u64) {
         let _ = write!(text, "  {}: published {published}", figure.title());
         if let (Some(ours), Some(range)) = (ours, range) {
             let (range, ratio) = (between(range, 2), ours / published);
-            let _ = write!(text, ", ours {ours:.2}{range}, ours / published {ratio:.2}");
+            let _ = write!(text, ", model {ours:.2}{range}, model / published {ratio:.2}");
         }
         if let Some(live) = live {
             let _ = write!(text, ", live {live:.2}, live / published {:.2}", live / published);
@@ -79,9 +79,9 @@ fn add_case(text: &mut String, case: &CaseReport, seeds: u64) {
             text,
             "  pool {pool}, disks busy {:<9}{:>7}{:>9}{:>9}{:>9}{:>9}{:>9}{:>13}",
             percents(busy),
-            "needs/s",
-            "got/s",
-            "least/s",
+            "needed",
+            "IOPS",
+            "lowest",
             "MB/s",
             "mean ms",
             "p99 ms",
@@ -92,7 +92,7 @@ fn add_case(text: &mut String, case: &CaseReport, seeds: u64) {
             let told = |value: Option<f64>, what: &str| value.map(|value| format!("{value:.1} {what}"));
             let others = [
                 told(client.orders_per_minute, "orders/min"),
-                told(client.hits_per_second, "/s from the client's cache"),
+                told(client.hits_per_second, "IOPS from the client's cache"),
                 told(client.compression_ratio, ": 1 compressed"),
                 Some(client.verdict()).filter(|verdict| !verdict.is_empty()),
             ];
@@ -112,7 +112,7 @@ fn add_case(text: &mut String, case: &CaseReport, seeds: u64) {
             for phase in &client.phases {
                 let _ = writeln!(
                     text,
-                    "      {} to {} s, {} asked: {:.0} got/s, {} at most, mean {:.2} ms, longest {:.1} ms",
+                    "      {} to {} s, {} IOPS requested: {:.0} IOPS, {} at most, mean {:.2} ms, longest {:.1} ms",
                     phase.from,
                     phase.to,
                     phase.rate,
@@ -127,7 +127,7 @@ fn add_case(text: &mut String, case: &CaseReport, seeds: u64) {
     for load in &case.curve {
         let _ = writeln!(
             text,
-            "  {:>4} outstanding: {:>8.0} requests/s, mean {:.3} ms, p99 {:.3} ms",
+            "  {:>4} outstanding: {:>8.0} IOPS, mean {:.3} ms, p99 {:.3} ms",
             load.outstanding, load.iops, load.mean_ms, load.p99_ms
         );
     }
@@ -136,7 +136,7 @@ fn add_case(text: &mut String, case: &CaseReport, seeds: u64) {
 
 /// What of an error is beyond its bound.
 fn marked(error: f64, is_within: bool, bound: f64) -> String {
-    let beyond = if is_within { String::new() } else { format!(" BEYOND {:.0} %", bound * 100.0) };
+    let beyond = if is_within { String::new() } else { format!(" EXCEEDS {:.0} %", bound * 100.0) };
     format!("{:+.0} %{beyond}", error * 100.0)
 }
 
@@ -145,7 +145,7 @@ fn add_live(text: &mut String, live: &LiveReport) {
     let _ = writeln!(
         text,
         "  {title:<36}{:>10}{:>9}{:>9}{:>9}{:>9}",
-        "got/s", "MB/s", "mean ms", "p50 ms", "p99 ms"
+        "IOPS", "MB/s", "mean ms", "p50 ms", "p99 ms"
     );
     for client in &live.clients {
         let LiveClientReport { workload, iops, bytes_per_second, mean_ms, p50_ms, p99_ms, failed, model } =
@@ -159,10 +159,7 @@ fn add_live(text: &mut String, live: &LiveReport) {
         if let Some(ErrorReport { iops_error, p99_error, within, .. }) = model {
             let rate = marked(*iops_error, within[0], BOUNDS[0]);
             let p99 = marked(*p99_error, within[1], BOUNDS[1]);
-            let _ = writeln!(
-                text,
-                "      the model is off by {rate} of the rate and {p99} of the 99th percentile"
-            );
+            let _ = writeln!(text, "      error of the model: {rate} of the IOPS and {p99} of the p99");
         }
     }
 }

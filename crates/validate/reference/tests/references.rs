@@ -124,9 +124,9 @@ fn mistakes_are_named() {
     let good = short("one pool of two groups").toml();
     assert!(Configuration::parse(&good).is_ok());
     let cases = [
-        ("disk = \"15K\"", "disk = \"floppy\"", "there is no model of 'floppy'; there are 7.2K"),
+        ("disk = \"15K\"", "disk = \"floppy\"", "there is no model of 'floppy'; the models are 7.2K"),
         ("scale = 512", "scale = 0", "scale is 0"),
-        ("layout = \"4+1\"", "layout = \"1+1\"", "'1+1' is no layout"),
+        ("layout = \"4+1\"", "layout = \"1+1\"", "'1+1' is not a layout"),
         ("block-kib = 256", "block-kib = 3", "workload 'streaming': block-kib is 3"),
         ("read-percent = 75", "read-percent = 101", "workload 'oltp': read-percent is 101"),
         ("groups = 2", "groups = 200", "64 groups"),
@@ -134,7 +134,7 @@ fn mistakes_are_named() {
         ("volume-block-kib = 8", "volume-block-kib = 4194312", "a power of two from 4 to 128"),
         ("scale = 512", "scale = 1", "give a scale of 32"),
         ("block-kib = 256", "block-kib = 32768", "too few for its requests at scale 512"),
-        ("name = \"email\"", "name = \"oltp\"", "'oltp' is there twice"),
+        ("name = \"email\"", "name = \"oltp\"", "'oltp' is defined twice"),
         ("name = \"email\"", "name = \"e/mail\"", "letters, digits"),
         ("\"email\", \"stream", "\"mail\", \"stream", "there is no workload 'mail'"),
         ("outstanding = 8", "outstanding = 8\nspeed = 9", "speed"),
@@ -144,7 +144,7 @@ fn mistakes_are_named() {
             "access = \"zipfian\"",
             "workload 'oltp': theta: give it with zipfian access",
         ),
-        ("rate = 230", "rate = 230\ncompression = \"rar\"", "'rar' is no compression"),
+        ("rate = 230", "rate = 230\ncompression = \"rar\"", "unknown compression 'rar'"),
         (
             "memory-mib = 64",
             "memory-mib = 64\nprocessor = { cores = 0, read-ns = 1, write-ns = 1, kib-ns = 1, source = \"\" }",

@@ -35,7 +35,7 @@ pub(crate) fn impossible(configuration: &Configuration) -> Option<String> {
     let room = (sheet.bytes() * disks) as f64 * useful * FULL;
     if wanted as f64 > room {
         let gib = |bytes: f64| bytes / GIB as f64;
-        return Some(format!("{:.0} GiB of data do not fit into {:.0}", gib(wanted as f64), gib(room)));
+        return Some(format!("{:.0} GiB of data do not fit into {:.0} GiB", gib(wanted as f64), gib(room)));
     }
     let written: f64 = clients()
         .filter_map(|client| {
@@ -46,6 +46,7 @@ pub(crate) fn impossible(configuration: &Configuration) -> Option<String> {
         })
         .sum();
     let rate = write_rate(&sheet) * disks as f64 * useful;
-    (written > rate)
-        .then(|| format!("{:.0} MB/s are written, and its disks take {:.0}", written / 1e6, rate / 1e6))
+    (written > rate).then(|| {
+        format!("the workloads write {:.0} MB/s, and its disks take {:.0} MB/s", written / 1e6, rate / 1e6)
+    })
 }

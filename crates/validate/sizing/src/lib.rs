@@ -48,7 +48,7 @@ impl Catalogue {
         let catalogue: Catalogue = toml::from_str(text).map_err(|error| Mistake(error.to_string()))?;
         let Catalogue { layouts, groups_max, disks, logs, .. } = &catalogue;
         let wrong = if disks.is_empty() || layouts.is_empty() {
-            "give a disk and a layout at least".into()
+            "give at least one disk and one layout".into()
         } else if disks.len() > KINDS_MAX || logs.len() > KINDS_MAX || layouts.len() > KINDS_MAX {
             format!("give at most {KINDS_MAX} disks, logs and layouts each")
         } else if !(1..=GROUPS_MAX).contains(groups_max) {
@@ -75,7 +75,7 @@ impl Wanted {
     pub fn parse(text: &str) -> Result<Wanted, Mistake> {
         let mut table: Table = toml::from_str(text).map_err(|error| Mistake(error.to_string()))?;
         for (key, why) in
-            [("case", "cases are what is searched for"), ("device", "devices are the catalogue's")]
+            [("case", "the search makes the cases"), ("device", "the list of offers has the devices")]
         {
             if table.contains_key(key) {
                 return Err(Mistake(format!("{key}: {why}; leave it out")));
@@ -84,11 +84,9 @@ impl Wanted {
         let machine = table.get("machine").and_then(Value::as_table);
         let Some(machine) = machine else { return Err(Mistake("there is no [machine]".into())) };
         if machine.contains_key("disk") || machine.contains_key("log") {
-            return Err(Mistake(
-                "disk and log of the machine are what is searched for; leave them out".into(),
-            ));
+            return Err(Mistake("the search chooses disk and log of the machine; leave them out".into()));
         }
-        for (key, text) in [("name", "sizing"), ("title", "What a pool is wanted for")] {
+        for (key, text) in [("name", "sizing"), ("title", "Workloads that need a pool")] {
             table.entry(key).or_insert_with(|| Value::from(text));
         }
         let listed = table.get("workload").and_then(Value::as_array).into_iter().flatten();

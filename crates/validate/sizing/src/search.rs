@@ -2,7 +2,7 @@
 
 use crate::bound::impossible;
 use crate::{Catalogue, Wanted};
-use forebay_reference::{ClientReport, Configuration, Mistake, Report};
+use forebay_reference::{ClientReport, Configuration, Mistake, Progress, Report};
 use serde::Serialize;
 use std::fmt::{self, Write};
 
@@ -82,7 +82,7 @@ fn candidates(catalogue: &Catalogue, width: impl Fn(&str) -> Option<u64>) -> Res
     let logs = || [None].into_iter().chain(catalogue.logs.iter().map(Some));
     for disk in &catalogue.disks {
         for layout in &catalogue.layouts {
-            let width = width(layout).ok_or_else(|| Mistake(format!("'{layout}' is no layout")))?;
+            let width = width(layout).ok_or_else(|| Mistake(format!("'{layout}' is not a layout")))?;
             for groups in 1..=catalogue.groups_max {
                 let disks = width * u64::from(groups);
                 all.extend(logs().map(|log| Candidate {
@@ -98,7 +98,7 @@ fn candidates(catalogue: &Catalogue, width: impl Fn(&str) -> Option<u64>) -> Res
     }
     if all.len() > CANDIDATES_MAX {
         return Err(Mistake(format!(
-            "the catalogue gives {} pools, and at most {CANDIDATES_MAX} are searched",
+            "the offers allow {} pools, and at most {CANDIDATES_MAX} are searched; give fewer",
             all.len()
         )));
     }
@@ -129,17 +129,14 @@ fn broken(configuration: &Configuration, client: &ClientReport) -> Vec<String> {
     }
     if client.met == Some(false) {
         let needs = client.needs_iops.unwrap_or(0);
-        broken.push(format!("{name} gets {:.0} of {needs} requests/s", client.iops));
+        broken.push(format!("{name} gets {:.0} of {needs} IOPS", client.iops));
     }
     let level = configuration.client(name).and_then(|client| client.level.as_ref());
     if let Some(most) = level.and_then(|level| level.latency_ms).filter(|most| client.p99_ms > *most as f64) {
-        broken.push(format!(
-            "{name}: 99 of 100 requests take up to {:.1} ms, {most} are promised",
-            client.p99_ms
-        ));
+        broken.push(format!("{name}: the p99 is {:.1} ms, and its level allows {most} ms", client.p99_ms));
     }
     if client.best_effort {
-        broken.push(format!("{name}: the pool has not enough for its level"));
+        broken.push(format!("{name}: the pool cannot guarantee its level"));
     }
     broken
 }
@@ -155,7 +152,12 @@ fn run(configuration: Configuration, candidate: &Candidate, seed: u64) -> Result
 }
 
 /// The cheapest that keeps every promise.
-pub fn search(wanted: &Wanted, catalogue: &Catalogue, options: Options) -> Result<Answer, String> {
+pub fn search(
+    wanted: &Wanted,
+    catalogue: &Catalogue,
+    options: Options,
+    progress: Progress<'_>,
+) -> Result<Answer, String> {
     let all = candidates(catalogue, width).map_err(|mistake| mistake.0)?;
     let (mut cheaper, mut runs, mut chosen) = (Vec::new(), 0, None);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -190,8 +192,7 @@ pub fn search(wanted: &Wanted, catalogue: &Catalogue, options: Options) -> Resul
                 Err(tried) => (false, Err(tried)),
             });
             let work: Vec<_> = work.collect();
-            let stopped =
-                || "the engine stopped with a mistake of its own; what it said is above".to_string();
+            let stopped = || "the engine stopped because of a bug; its message is above".to_string();
             let ended = work.into_iter().map(|(ran, work)| match work {
                 Ok(thread) => (ran, thread.join().unwrap_or_else(|_| Err(stopped()))),
                 Err(tried) => (ran, Ok(tried)),
@@ -201,6 +202,7 @@ pub fn search(wanted: &Wanted, catalogue: &Catalogue, options: Options) -> Resul
         for (ran, tried) in done {
             let tried = tried?;
             runs += usize::from(ran);
+            progress(runs, options.runs_max);
             match tried.verdict {
                 Verdict::Kept => {
                     chosen = Some(tried);
@@ -236,15 +238,18 @@ impl Answer {
         let mut text = String::new();
         match &self.chosen {
             Some(chosen) => {
-                let _ =
-                    writeln!(text, "{}\n  keeps every promise, and nothing cheaper does:", chosen.candidate);
+                let _ = writeln!(
+                    text,
+                    "{}\n  meets every need and level, and no cheaper pool does:",
+                    chosen.candidate
+                );
                 for (workload, iops, p99) in &chosen.got {
-                    let _ = writeln!(text, "  {workload:<28}{iops:>9.0} requests/s{p99:>9.2} ms p99");
+                    let _ = writeln!(text, "  {workload:<28}{iops:>9.0} IOPS{p99:>9.2} ms p99");
                 }
             }
-            None => text.push_str("Nothing in the catalogue that was tried keeps every promise.\n"),
+            None => text.push_str("No pool that was tried meets every need and level.\n"),
         }
-        text.push_str("\nCheaper, and not enough:\n");
+        text.push_str("\nCheaper, but not sufficient:\n");
         for tried in &self.cheaper {
             let why = match &tried.verdict {
                 Verdict::Failed(failures) => failures.join("; "),
@@ -254,15 +259,15 @@ impl Answer {
             let _ = writeln!(text, "  {}\n      {why}", tried.candidate);
         }
         if let Some(chosen) = &self.chosen {
-            text.push_str("\nDearer, and not needed:\n");
+            text.push_str("\nMore expensive, and not needed:\n");
             for Tried { candidate, .. } in &self.dearer {
                 let _ = writeln!(text, "  {candidate} ({} more)", candidate.price - chosen.candidate.price);
             }
         }
         let _ = writeln!(
             text,
-            "\n- {} of the catalogue's {} pools were run, in the order of their price, with seed {}. A promise is kept if 99 % of the needed rate, the latency of the level (by \
-             the 99th percentile) and the level itself are.",
+            "\n- {} of {} possible pools were run, in the order of their price, with seed {}. A pool is sufficient if it gives 99 % of the needed IOPS, keeps the p99 within the \
+             latency of the level, and guarantees the level.",
             self.runs, self.candidates, self.seed
         );
         text

@@ -64,7 +64,7 @@ type Options = BTreeMap<String, (usize, String)>;
 pub fn workloads(text: &str) -> Result<Vec<Workload>, JobError> {
     let whole = |message: String| JobError { line: 1, message };
     if text.len() > TEXT_MAX {
-        return Err(whole("longer than 1 MiB: this is no job file".into()));
+        return Err(whole("longer than 1 MiB: this is not a job file".into()));
     }
     let (mut global, mut jobs): (Options, Vec<(usize, String, Options)>) = Default::default();
     let mut is_global = true;
@@ -156,7 +156,7 @@ fn workload(line: usize, name: &str, options: Options) -> Result<Workload, JobEr
                 let micros = number.parse::<u64>().ok().and_then(|number| number.checked_mul(micros));
                 let micros = micros.ok_or_else(|| wrong("give a whole number"))?;
                 if micros % 1000 != 0 {
-                    return Err(wrong("a workload thinks for whole milliseconds"));
+                    return Err(wrong("give whole milliseconds"));
                 }
                 made.think_ms = micros / 1000;
             }
@@ -165,10 +165,10 @@ fn workload(line: usize, name: &str, options: Options) -> Result<Workload, JobEr
                 ("zipf", theta) => {
                     made.theta = Some(theta.parse().map_err(|_| wrong("give zipf:THETA"))?);
                 }
-                _ => return Err(wrong("only random and zipf:THETA are understood")),
+                _ => return Err(wrong("give random or zipf:THETA")),
             },
             passed if PASSED_OVER.contains(&passed) => {}
-            _ => return Err(wrong("this option is not understood, and would make another workload")),
+            _ => return Err(wrong("this option is not supported, and without it the workload would differ")),
         }
     }
     let (line, kind) = kind;
@@ -257,13 +257,13 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_refused_by_name_and_line() {
         for (text, message) in [
-            ("[a]\nrw=randread\nverify=crc32c\n", "line 3: verify=crc32c: this option is not understood"),
+            ("[a]\nrw=randread\nverify=crc32c\n", "line 3: verify=crc32c: this option is not supported"),
             ("[a]\nrw=trim\n", "line 2: rw=trim"),
             ("[a]\nbs=4k,8k\n", "line 2: bs=4k,8k"),
             ("[a]\nbs=512\n", "a multiple of 4k"),
             ("[a]\niodepth=0\n", "give 1 to 4096"),
             ("[a]\nrwmixread=130\nrw=randrw\n", "read-percent"),
-            ("[a]\nrandom_distribution=pareto:0.2\n", "only random and zipf"),
+            ("[a]\nrandom_distribution=pareto:0.2\n", "give random or zipf"),
             ("[a]\nthinktime=1500\n", "whole milliseconds"),
             ("[a]\nrate_iops=1,2,3\n", "rate_iops=1,2,3"),
             ("[a]\nsize=99999999999999999999g\n", "give a size"),

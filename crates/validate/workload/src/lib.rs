@@ -218,7 +218,7 @@ impl Workload {
         } else if !(1..=64 << 10).contains(size_gib) {
             format!("size-gib is {size_gib}: give 1 to {}", 64 << 10)
         } else if self.footprint_gib.is_some_and(|part| !(1..=*size_gib).contains(&part)) {
-            format!("footprint-gib: give 1 to the {size_gib} of all")
+            format!("footprint-gib: give 1 to size-gib, which is {size_gib}")
         } else if !(1..=4096).contains(outstanding) {
             format!("outstanding is {outstanding}: give 1 to 4096")
         } else if !(1..=STREAMS_MAX).contains(streams) || outstanding % streams.max(&1) != 0 {
@@ -233,35 +233,33 @@ impl Workload {
             || name.len() > 64
             || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
         {
-            "name: give up to 64 letters, digits and -_.".into()
+            "name: use at most 64 letters, digits and -_.".into()
         } else if self.think_ms > 60_000 {
             format!("think-ms is {}: give at most 60000", self.think_ms)
         } else if !(1..=10_000).contains(&self.requests_per_order) {
             format!("requests-per-order is {}: give 1 to 10000", self.requests_per_order)
         } else if self.hot.is_some_and(|hot| !(1..=100).contains(&hot.percent)) {
-            "percent of what is hot: give 1 to 100".into()
+            "percent of hot: give 1 to 100".into()
         } else if self.hot.is_some_and(|hot| !(1..*size_gib).contains(&hot.size_gib)) {
-            format!("size-gib of what is hot: give less than the {size_gib} of all")
+            format!("size-gib of hot: give less than the workload's size-gib, which is {size_gib}")
         } else if self.hot.is_some() && (is_zipfian || self.has_streams() || self.footprint_gib.is_some()) {
-            "hot: not with zipfian access, several streams, sorts or a footprint".into()
+            "hot: do not give it with zipfian access, several streams, sorts or a footprint".into()
         } else if self.rate.is_some_and(|rate| !(1..=RATE_MAX).contains(&rate)) {
-            "rate: give 1 to 10 000 000 requests a second".into()
+            "rate: give 1 to 10 000 000 IOPS".into()
         } else if self.rate.is_some() && !self.phases.is_empty() {
-            "rate: give it or phases, not both".into()
+            "rate: give a rate or phases, not both".into()
         } else if self.phases.len() > PHASES_MAX
             || self.phases.iter().any(|phase| !(1..=86_400).contains(&phase.seconds) || phase.rate > RATE_MAX)
         {
-            format!(
-                "phase: give at most {PHASES_MAX}, of 1 to 86400 seconds, with at most 10 000 000 requests a second"
-            )
+            format!("phase: give at most {PHASES_MAX}, of 1 to 86400 seconds, with at most 10 000 000 IOPS")
         } else if self.arrivals == Arrivals::Chance && self.is_closed() {
-            "arrivals: a closed loop has none: give a rate or phases".into()
+            "arrivals: a closed loop has none; give a rate or phases".into()
         } else if self.requests_per_order > 1 && !self.is_closed() {
-            "requests-per-order: only a closed loop has orders: give neither a rate nor phases".into()
+            "requests-per-order: only a closed loop has orders; give neither a rate nor phases".into()
         } else if self.trace.is_some()
             && (self.rate.is_some() || !self.phases.is_empty() || self.host_cache.is_some())
         {
-            "trace: it has its own moments and comes from behind any cache: give neither a rate, phases nor host-cache"
+            "trace: a trace has its own times and was recorded behind any cache; give neither a rate, phases nor host-cache"
                 .into()
         } else if self.host_cache.is_some_and(|cache| {
             cache.size_gib == 0

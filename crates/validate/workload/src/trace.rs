@@ -37,7 +37,7 @@ impl Trace {
     pub fn read(path: &str, text: &str) -> Result<Trace, String> {
         let Recorded { requests, .. } = Recorded::parse(text)?;
         match requests.is_empty() {
-            true => Err("nothing was read or written".into()),
+            true => Err("the trace has no reads or writes".into()),
             false => Ok(Trace { path: path.into(), requests: requests.into() }),
         }
     }
@@ -76,7 +76,7 @@ impl Recorded {
     pub fn parse(text: &str) -> Result<Recorded, String> {
         let mut lines = text.lines().enumerate().map(|(nth, line)| (nth + 1, line));
         if lines.next().map(|(_, line)| line) != Some("forebay-trace 1") {
-            return Err("this is no trace: its first line is not 'forebay-trace 1'".into());
+            return Err("this is not a trace: its first line is not 'forebay-trace 1'".into());
         }
         let volume = lines.next().and_then(|(_, line)| {
             let parts: Vec<&str> = line.split(' ').collect();
@@ -84,7 +84,7 @@ impl Recorded {
             Some((name.to_string(), bytes.parse().ok()?, block.parse().ok()?))
         });
         let Some((volume, volume_bytes, block_bytes)) = volume else {
-            return Err("line 2 does not tell of a volume".into());
+            return Err("line 2 does not name a volume".into());
         };
         let mut recorded = Recorded {
             volume,
@@ -100,7 +100,9 @@ impl Recorded {
         for (number, line) in lines.filter(|(_, line)| !line.is_empty()) {
             if let Some(rest) = line.strip_prefix("end ") {
                 let counts: Vec<u64> = rest.split(' ').filter_map(|count| count.parse().ok()).collect();
-                let [count, lost] = counts[..] else { return Err(format!("line {number} is no end")) };
+                let [count, lost] = counts[..] else {
+                    return Err(format!("line {number} is not a valid end"));
+                };
                 if count != all {
                     return Err(format!("the trace has {all} requests, and its end says {count}"));
                 }
@@ -113,7 +115,7 @@ impl Recorded {
             if all > REQUESTS_MAX as u64 {
                 return Err(format!("the trace has more than {REQUESTS_MAX} requests: take a shorter one"));
             }
-            recorded.add(line).ok_or_else(|| format!("line {number} is no request: '{line:.60}'"))?;
+            recorded.add(line).ok_or_else(|| format!("line {number} is not a request: '{line:.60}'"))?;
         }
         Err("the trace was cut off: its end is missing".into())
     }
@@ -202,9 +204,9 @@ mod tests {
         let due: Vec<u64> = recorded.requests.iter().map(|request| request.due).collect();
         assert_eq!(due, [0, 1_500_000, 2_000_000]);
         let cases = [
-            ("forebay-trace 1", "forebay-trace 2", "no trace"),
+            ("forebay-trace 1", "forebay-trace 2", "not a trace"),
             ("tank/db 1048576", "tank/db", "line 2"),
-            ("10 f", "10 x", "line 5 is no request"),
+            ("10 f", "10 x", "line 5 is not a request"),
             ("8192 4096", "8192 0", "line 3"),
             ("1040384 8192", "1048576 8192", "line 6"),
             ("0 512 95", "0 512", "line 7"),

@@ -10,17 +10,17 @@ export async function setup(world) {
   world.pages.push(page);
 
   await page.goto(world.url);
-  await page.getByText("Nobody can log in yet").waitFor();
+  await page.getByText("There is no user yet").waitFor();
   await page.goto(link);
-  await page.getByRole("heading", { name: "Make the first administrator" }).waitFor();
+  await page.getByRole("heading", { name: "Create the first administrator" }).waitFor();
   await page.getByLabel("Name", { exact: true }).fill(ADMIN.name);
   await page.getByLabel("Password", { exact: true }).fill("short");
   await page.getByText("12 characters or more; 7 to go.").waitFor();
   await page.getByLabel("Password", { exact: true }).fill(ADMIN.password);
   await page.getByLabel("Password again").fill("something else");
-  await page.getByText("The two are not the same.").waitFor();
+  await page.getByText("The passwords differ.").waitFor();
   await page.getByLabel("Password again").fill(ADMIN.password);
-  await page.getByRole("button", { name: "Make it, and go on" }).click();
+  await page.getByRole("button", { name: "Create and continue" }).click();
   await page.getByRole("heading", { name: "Provision" }).waitFor();
 
   // What a screen still asks for when one logs out is not refused: nothing says that the login ended by itself.
@@ -64,7 +64,7 @@ export async function roles(world) {
     await admin.getByRole("button", { name: "New user" }).click();
     await admin.getByLabel("Name", { exact: true }).fill(VIEWER.name);
     await admin.getByLabel("Password", { exact: true }).fill(VIEWER.password);
-    await admin.getByRole("button", { name: "Make the user" }).click();
+    await admin.getByRole("button", { name: "Create user" }).click();
     await admin.getByRole("cell", { name: VIEWER.name, exact: true }).waitFor();
     await world.done(admin);
   }
@@ -82,7 +82,7 @@ export async function roles(world) {
   assert.equal(await page.getByRole("menuitem", { name: "Delete" }).getAttribute("aria-disabled"), "true");
   await page.keyboard.press("Escape");
   await page.goto(`${world.url}/#/settings/users`);
-  await page.getByText("This takes an admin").first().waitFor();
+  await page.getByText("This needs the admin role").first().waitFor();
   await page.goto(`${world.url}/#/hardware/tank`);
   const scrub = page.getByRole("button", { name: /^Scrub now/ });
   await scrub.waitFor();
@@ -102,11 +102,11 @@ export async function roles(world) {
   // One's own password one may change.
   await page.goto(`${world.url}/#/settings/users`);
   await page.getByRole("button", { name: "Change your password" }).click();
-  await page.getByLabel("Password until now").fill(VIEWER.password);
+  await page.getByLabel("Current password").fill(VIEWER.password);
   await page.getByLabel("New password").fill("another staple to look at");
   // That ends the login, which something that is asked for meanwhile may find out first.
   await world.guard.during(async () => {
-    await page.getByRole("button", { name: "Change it" }).click();
+    await page.getByRole("button", { name: "Change password" }).click();
     await page.getByRole("heading", { name: "Log in" }).waitFor();
   });
   await login(page, world.url, VIEWER.name, "another staple to look at");
@@ -125,7 +125,7 @@ export async function keyboard(world) {
     await page.getByRole("heading", { name: title, level: 1 }).waitFor();
   }
   await page.keyboard.press("?");
-  await page.getByRole("dialog", { name: "Keyboard" }).waitFor();
+  await page.getByRole("dialog", { name: "Keyboard shortcuts" }).waitFor();
   await page.keyboard.press("Escape");
   await until("help is closed", async () => (await page.getByRole("dialog").count()) === 0);
 

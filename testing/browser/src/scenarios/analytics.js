@@ -16,11 +16,11 @@ export async function drill(world) {
   };
   await until("the dashboard shows a latency", async () => /\d (ns|µs|ms|s)\b/.test(await page.getByRole("region", { name: "Latency" }).innerText()));
 
-  await click(page.getByRole("link", { name: "Who and why?" }));
+  await click(page.getByRole("link", { name: "Find the cause" }));
   const slow = graph("qos.p99[volume]");
   await slow.getByText("tank/bulk").waitFor();
-  await click(slow.getByRole("button", { name: "Look into tank/bulk" }));
-  await click(page.getByRole("menuitem", { name: "Who uses tank/bulk over NBD" }));
+  await click(slow.getByRole("button", { name: "Explore tank/bulk" }));
+  await click(page.getByRole("menuitem", { name: "Clients of tank/bulk over NBD" }));
   const who = graph("nbd.ops[volume=tank/bulk][client]");
   const first = who.locator(".legend tbody tr").first();
   await until("the guilty client is the first of the list", async () => (await first.innerText()).includes(GUILTY));
@@ -30,7 +30,7 @@ export async function drill(world) {
   assert.match(sentence, /only volume tank\/bulk/);
 
   // One further: what that client asks for, and the address says all of it.
-  await who.getByRole("button", { name: `Look into ${GUILTY}` }).click();
+  await who.getByRole("button", { name: `Explore ${GUILTY}` }).click();
   await page.getByRole("menuitem", { name: `${GUILTY}, by operation` }).click();
   await graph(`nbd.ops[volume=tank/bulk][client=${GUILTY}][op]`).getByText("write").waitFor();
   assert.match(page.url(), /graphs=/);
@@ -40,10 +40,10 @@ export async function drill(world) {
   // Every chart also as a table, and a filter that is dropped.
   await who.getByRole("button", { name: "Table" }).click();
   await until("the table has numbers", async () => (await who.locator(".scroll tbody tr").count()) > 5);
-  await who.getByRole("button", { name: "Drop: only tank/bulk" }).click();
+  await who.getByRole("button", { name: "Remove filter: only tank/bulk" }).click();
   await graph("nbd.ops[client]").first().waitFor();
   await world.done(page);
-  return `${clicks} clicks; “${sentence.replace(/ a second.*/, "")}”`;
+  return `${clicks} clicks; “${sentence.replace(/ IOPS.*/, "")}”`;
 }
 
 export async function heat(world) {
@@ -73,7 +73,7 @@ export async function heat(world) {
   await page.getByRole("button", { name: "Go live" }).waitFor();
   const { from, to } = await page.evaluate(() => Object.fromEntries(new URLSearchParams(location.hash.split("?")[1])));
   assert.ok(to - from >= 10 && to - from < 30, `a quarter of a minute: ${from} to ${to}`);
-  await page.getByRole("button", { name: "Back to before" }).click();
+  await page.getByRole("button", { name: "Previous range" }).click();
   await page.getByText("Live", { exact: true }).waitFor();
   await page.keyboard.press("Escape");
   await page.locator("main").focus();
@@ -99,7 +99,7 @@ export async function worksheet(world) {
   await page.getByRole("button", { name: "Pause" }).click();
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByLabel("Name", { exact: true }).fill("The evening it was slow");
-  await page.getByLabel("Keep its seconds for ever").check();
+  await page.getByLabel("Keep its per-second data forever").check();
   await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
   await page.getByRole("heading", { name: "The evening it was slow" }).waitFor();
 
@@ -126,7 +126,7 @@ export async function worksheet(world) {
     page.waitForEvent("download"),
     (async () => {
       await page.getByRole("button", { name: "Export" }).click();
-      await page.getByRole("menuitem", { name: "What is shown, as CSV" }).click();
+      await page.getByRole("menuitem", { name: "Graphs shown, as CSV" }).click();
     })(),
   ]);
   const text = await (await download.createReadStream()).toArray().then((chunks) => Buffer.concat(chunks).toString());

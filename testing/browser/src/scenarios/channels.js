@@ -34,7 +34,7 @@ export async function channels(world) {
     const page = await world.page();
     // Who looks at alerts is led to where they can be sent.
     await page.goto(`${world.url}/#/activity`);
-    await page.getByRole("link", { name: "Have them sent" }).click();
+    await page.getByRole("link", { name: "Set up a channel" }).click();
     await page.getByRole("button", { name: "New channel" }).first().click();
     const form = page.getByRole("dialog", { name: "New channel" });
     await form.getByLabel("Name", { exact: true }).fill("hook");
@@ -44,7 +44,7 @@ export async function channels(world) {
     const url = form.getByLabel("URL", { exact: true });
     await url.fill("ftp://example.com");
     await world.guard.during(async () => {
-      await form.getByRole("button", { name: "Create the channel" }).click();
+      await form.getByRole("button", { name: "Create channel" }).click();
       await form.getByRole("alert").waitFor();
     });
     assert.equal(await url.getAttribute("aria-invalid"), "true");
@@ -54,14 +54,14 @@ export async function channels(world) {
     await form.getByLabel("From (UTC)").fill("22:00");
     await form.getByLabel("To (UTC)").fill("06:00");
     await form.getByText(`forebay channel webhook hook ${hook.url} --severity critical --quiet 'saturday,sunday 22:00-06:00'`).waitFor();
-    await form.getByRole("button", { name: "Create the channel" }).click();
+    await form.getByRole("button", { name: "Create channel" }).click();
 
     // The secret is shown once, and a test message is signed.
     const made = page.getByRole("dialog", { name: "Channel hook is created" });
     await made.getByText(/^whsec_/).waitFor();
     await made.getByRole("button", { name: "Send a test message" }).click();
     const test = page.getByRole("dialog", { name: "Test channel hook" });
-    await test.getByText("The receiver took the message.").waitFor();
+    await test.getByText("The receiver accepted the message.").waitFor();
     assert.match(hook.requests[0]?.headers["webhook-signature"] ?? "", /^v1,/);
     await test.getByRole("button", { name: "Close", exact: true }).last().click();
     const { spec } = await stored("hook");
@@ -80,7 +80,7 @@ export async function channels(world) {
     const change = page.getByRole("dialog", { name: "Change channel hook" });
     await change.getByLabel("Severity", { exact: true }).selectOption("warning");
     await change.getByText("forebay channel set hook --severity warning").waitFor();
-    await change.getByRole("button", { name: "Change it" }).click();
+    await change.getByRole("button", { name: "Save" }).click();
     await until("it is changed", async () => (await stored("hook")).spec.severity_min === "warning");
     await hook.close();
     await choose("Send a test message");
@@ -90,7 +90,7 @@ export async function channels(world) {
     await page.keyboard.press("Escape");
 
     await choose("Disable");
-    await page.getByRole("dialog").getByRole("button", { name: "Disable it" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Disable" }).click();
     await row.getByText("Disabled", { exact: true }).waitFor();
     assert.equal((await stored("hook")).spec.enabled, false);
     // A change from elsewhere is seen without a reload.
@@ -98,7 +98,7 @@ export async function channels(world) {
     await until("the page follows", async () => (await row.getByText("Disabled", { exact: true }).count()) === 0);
     await choose("Delete");
     const dialog = page.getByRole("dialog", { name: "Delete channel hook" });
-    await dialog.getByRole("list", { name: "What it does" }).waitFor();
+    await dialog.getByRole("list", { name: "Planned changes" }).waitFor();
     await dialog.getByRole("button", { name: "Delete", exact: true }).click();
     await page.getByText("There is no channel yet.").waitFor();
     assert.equal(await stored("hook"), undefined);

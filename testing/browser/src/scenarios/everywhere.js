@@ -53,7 +53,7 @@ export async function stale(world) {
   await world.ensureLoad();
   const page = await world.page();
   const notice = page.getByText(/Stale since \d\d:\d\d:\d\d/);
-  const value = page.getByRole("region", { name: "Requests a second" }).locator(".value");
+  const value = page.getByRole("region", { name: "IOPS", exact: true }).locator(".value");
   await until("numbers move", async () => /\d/.test(await value.innerText()));
   assert.equal(await notice.count(), 0);
   const [took, said] = await world.guard.during(async () => {

@@ -9,35 +9,35 @@ export async function provision(world) {
   const pools = itemsOf(await world.daemon.json("pool", "list"));
   const page = await world.page();
   if (pools.length === 0) {
-    await page.getByText("Nothing is stored here yet.").waitFor();
-    await page.getByRole("button", { name: "Begin" }).first().click();
+    await page.getByText("There is no pool yet.").waitFor();
+    await page.getByRole("button", { name: "Get started" }).first().click();
     const disks = [0, 1, 2].map(() => world.daemon.disk());
-    const area = page.getByLabel("Paths of block devices or files, one on a line");
+    const area = page.getByLabel("Paths of block devices or files, one per line");
     await area.fill("sda");
-    await page.getByText("These are no absolute paths: sda.").waitFor();
+    await page.getByText("These are not absolute paths: sda.").waitFor();
     await area.fill(disks.join("\n"));
-    await page.getByRole("button", { name: "Look at 3 disks" }).click();
+    await page.getByRole("button", { name: "Check 3 disks" }).click();
     await page.getByText("Survives the loss of any one disk.").first().waitFor();
     await page.getByLabel("Name of the pool").fill("tank");
     await page.getByText("forebay pool create tank --layout mirror").waitFor();
-    const make = page.getByRole("button", { name: /^Make the pool/ });
+    const make = page.getByRole("button", { name: /^Create pool/ });
     await until("the appliance agrees to the plan", async () => (await make.getAttribute("aria-disabled")) === null);
-    await page.getByRole("list", { name: "What it does" }).waitFor();
+    await page.getByRole("list", { name: "Planned changes" }).waitFor();
     await make.click();
   } else {
     await page.goto(`${world.url}/#/provision/start`);
   }
-  await page.getByRole("heading", { name: "What should clients see?" }).waitFor();
+  await page.getByRole("heading", { name: "Create a volume" }).waitFor();
   await page.getByLabel("Name of the volume").fill("vm1");
   await page.getByLabel("Size", { exact: true }).fill("none at all");
-  await page.getByText("A number with K, M, G or T.").waitFor();
+  await page.getByText("Enter a number with K, M, G or T.").waitFor();
   await page.getByLabel("Size", { exact: true }).fill("64M");
-  await page.getByLabel("A new host").fill("esx1");
-  await page.getByLabel("Its initiator name").fill("iqn.1998-01.com.vmware:esx1");
+  await page.getByLabel("New host").fill("esx1");
+  await page.getByLabel("Initiator name").fill("iqn.1998-01.com.vmware:esx1");
   await page.getByText("forebay volume create tank/vm1 --size 64M --host esx1").waitFor();
-  await page.getByRole("button", { name: "Make the volume" }).click();
+  await page.getByRole("button", { name: "Create volume" }).click();
   await page.getByRole("heading", { name: "tank/vm1 is ready" }).waitFor();
-  await page.getByText("esx1 sees it as LUN 0.").waitFor();
+  await page.getByText("Mapped to esx1 as LUN 0.").waitFor();
   await page.getByText(`iscsiadm -m node -T iqn.2026-11.io.forebay:tank -p ${world.daemon.addresses.iscsi[0]}`).waitFor();
   await page.getByText(`nbdinfo nbd://${world.daemon.addresses.nbd}/tank/vm1`).waitFor();
 
@@ -59,26 +59,26 @@ export async function violation(world) {
   if (!levels.some(({ name }) => name === "strict")) await world.daemon.command("level", "create", "strict", "--latency", "100us");
   await world.daemon.command("volume", "set", "tank/db", "--level", "strict");
   const page = await world.page();
-  const sentence = page.locator("section[aria-label='How it is']");
+  const sentence = page.locator("section[aria-label='Status']");
   await until("the dashboard says it", async () => (await sentence.innerText()).includes("tank/db"));
   const said = (await sentence.innerText()).replace(/\s+/g, " ");
   await page.goto(`${world.url}/#/levels`);
-  const story = page.getByRole("list", { name: "Broken promises" });
+  const story = page.getByRole("list", { name: "Missed service levels" });
   await story.waitFor();
   const text = (await story.innerText()).replace(/\s+/g, " ");
   assert.match(text, /tank\/db: /);
-  assert.match(text, /took (longer than|the disks)|was slow|slower than|asked for more|not in the cache|busy with/, "and why");
+  assert.match(text, /took longer than|kept the disks busy|was slow|slower than|asked for more|not in the cache|busy with/, "and why");
   await page.getByRole("link", { name: "tank/db", exact: true }).click();
-  await page.getByRole("heading", { name: "Where its requests spend their time" }).waitFor();
-  await page.getByText(/Who has the time of tank/).waitFor();
-  const shares = page.getByRole("region", { name: /Who has the time of tank/ });
+  await page.getByRole("heading", { name: "Request time by stage" }).waitFor();
+  await page.getByText(/Pool time of tank/).waitFor();
+  const shares = page.getByRole("region", { name: /Pool time of tank/ });
   await until("the neighbour is named", async () => (await shares.innerText()).includes("tank/bulk"));
 
   // And it is changed here.
   await page.getByLabel("Level of tank/db").selectOption("none");
   await until("the level is gone", async () => itemsOf(await world.daemon.json("volume", "list")).find(({ name }) => name === "tank/db").spec.level === "none");
   await world.done(page);
-  return `“${text.replace(/ Look into it.*/, "")}”; the dashboard: “${said}”`;
+  return `“${text.replace(/ Explore.*/, "")}”; the dashboard: “${said}”`;
 }
 
 export async function replace(world) {
@@ -93,11 +93,11 @@ export async function replace(world) {
   await page.getByRole("button", { name: "Actions for disk 1", exact: true }).click();
   await page.getByRole("menuitem", { name: "Take offline" }).click();
   const dialog = page.getByRole("dialog");
-  await dialog.getByRole("list", { name: "What it does" }).waitFor();
-  await dialog.getByRole("button", { name: "Take it offline" }).click();
+  await dialog.getByRole("list", { name: "Planned changes" }).waitFor();
+  await dialog.getByRole("button", { name: "Take offline" }).click();
   await row.getByText("Offline").waitFor();
   await page.goto(`${world.url}/#/dashboard`);
-  const sentence = page.locator("section[aria-label='How it is']");
+  const sentence = page.locator("section[aria-label='Status']");
   await until("the dashboard says it", async () => !(await sentence.innerText()).includes("All is well"));
   const said = (await sentence.innerText()).split("\n")[0];
 
@@ -105,16 +105,16 @@ export async function replace(world) {
   await page.getByRole("button", { name: "Actions for disk 1", exact: true }).click();
   await page.getByRole("menuitem", { name: "Replace" }).click();
   await page.getByLabel("Path", { exact: true }).fill(world.daemon.disk());
-  await page.getByRole("button", { name: /^Replace it/ }).click();
+  await page.getByRole("button", { name: /^Replace disk/ }).click();
   await until("the pool is whole", async () => {
     const pool = itemsOf(await world.daemon.json("pool", "list")).find(({ name }) => name === "tank");
     const disks = pool.status.groups.flatMap((group) => group.disks);
-    return pool.status.state === "online" && !pool.status.healing && disks.length === 3 && disks.every((disk) => disk.status.state === "online") && disks.some((disk) => disk.status.number === 3);
+    return pool.status.state === "online" && !pool.status.rebuild && disks.length === 3 && disks.every((disk) => disk.status.state === "online") && disks.some((disk) => disk.status.number === 3);
   });
   await page.getByRole("button", { name: "Actions for disk 3", exact: true }).waitFor();
   await until("disk 1 has left the page", async () => (await page.getByRole("button", { name: "Actions for disk 1", exact: true }).count()) === 0);
   await page.goto(`${world.url}/#/activity/tasks`);
-  await page.getByRole("row").filter({ hasText: "disk.replace" }).getByText("Done").first().waitFor();
+  await page.getByRole("row").filter({ hasText: "Replace disk" }).getByText("Done").first().waitFor();
   await world.done(page);
   return `“${said}”`;
 }
@@ -126,14 +126,14 @@ export async function trash(world) {
   await page.getByRole("button", { name: "Actions for tank/paper" }).click();
   await page.getByRole("menuitem", { name: "Take a snapshot" }).click();
   await page.getByLabel("Name", { exact: true }).fill("before");
-  await page.getByRole("button", { name: "Take it" }).click();
+  await page.getByRole("button", { name: "Take snapshot" }).click();
   await page.getByText("Snapshot tank/paper@before is taken.").waitFor();
   await page.goto(`${world.url}/#/provision/snapshots`);
   await page.getByRole("button", { name: "Actions for tank/paper@before" }).click();
   await page.getByRole("menuitem", { name: "Clone into a volume" }).click();
   await page.getByLabel("Name", { exact: true }).fill("copy");
-  await page.getByRole("button", { name: "Make the clone" }).click();
-  await page.getByText("Volume tank/copy is there.").waitFor();
+  await page.getByRole("button", { name: "Create clone" }).click();
+  await page.getByText("Volume tank/copy is created.").waitFor();
 
   // What the API refuses stands beside the field.
   await world.guard.during(async () => {
@@ -141,7 +141,7 @@ export async function trash(world) {
     await page.getByRole("button", { name: "New volume" }).click();
     await page.getByLabel("Name", { exact: true }).fill("copy");
     await page.getByLabel("Size", { exact: true }).fill("1G");
-    await page.getByRole("button", { name: "Make the volume" }).click();
+    await page.getByRole("button", { name: "Create volume" }).click();
     await page.getByRole("alert").waitFor();
     await page.keyboard.press("Escape");
   });
@@ -154,7 +154,7 @@ export async function trash(world) {
   const row = page.getByRole("row").filter({ hasText: "tank/copy" });
   await row.getByRole("button", { name: "Restore" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Restore" }).click();
-  await page.getByText("tank/copy is back.").waitFor();
+  await page.getByText("tank/copy is restored.").waitFor();
   assert.ok(itemsOf(await world.daemon.json("volume", "list")).some(({ name }) => name === "tank/copy"));
   await world.done(page);
 }

@@ -60,11 +60,11 @@ impl Checker {
         for record in records {
             let parent = find(record.parent);
             if record.parent.is_some() && parent.is_none() {
-                self.report.problem(format!("{}: its parent is not there", name(record)));
+                self.report.problem(format!("{}: its parent is missing", name(record)));
             }
             let is_live_mark = record.kind == DatasetKind::Bookmark && record.state == DatasetState::Live;
             if is_live_mark && !numbers.contains(&record.volume) {
-                self.report.problem(format!("{}: its volume is not there", name(record)));
+                self.report.problem(format!("{}: its volume is missing", name(record)));
             }
             let before = parent.and_then(|parent| find(parent.parent));
             let shared = Shared {
@@ -82,7 +82,7 @@ impl Checker {
             counts.push((record, self.added));
             if !is_snapshot && record.own.blocks > self.own {
                 let message = format!(
-                    "{}: it has {} blocks for itself, its record says {}",
+                    "{}: it has {} blocks of its own, but its record says {}",
                     name(record),
                     self.own,
                     record.own.blocks
@@ -94,7 +94,7 @@ impl Checker {
             }
             if lineage.gone == 0 && mapped != record.mapped {
                 let message = format!(
-                    "{}: {} blocks in {} units are mapped, its record says {} in {}",
+                    "{}: {} blocks in {} units are mapped, but its record says {} in {}",
                     name(record),
                     mapped.blocks,
                     mapped.units,
@@ -122,7 +122,7 @@ impl Checker {
             }
             if added.units != found {
                 let message = format!(
-                    "{}: it has added {found} units of data, its record says {}",
+                    "{}: it has added {found} units of data, but its record says {}",
                     name(record),
                     added.units
                 );
@@ -158,7 +158,7 @@ impl Checker {
         let mut mapped = Mapped::default();
         for (slot, child) in body.into_iter().enumerate() {
             if child.birth() > ptr.birth() && !child.is_hole() {
-                self.report.problem(format!("{what} points to something born after it"));
+                self.report.problem(format!("{what} points to data newer than itself"));
             }
             let index = index * FANOUT + slot as u64;
             let (parent, before) = (parent[slot], before[slot]);
@@ -182,7 +182,7 @@ impl Checker {
         let is_shared = theirs.at(place.level) == place.ptr;
         if !is_shared {
             self.report
-                .problem(format!("{what} is not its own, and who it should be shared with does not have it"));
+                .problem(format!("{what} is shared, but the dataset that should share it does not have it"));
         }
         is_shared
     }
@@ -232,7 +232,7 @@ impl Checker {
         let fits =
             if [0, IN_PART].contains(&ptr.kind()) { ptr.bytes() == whole } else { ptr.bytes() < whole };
         if block >= record.blocks() || !fits {
-            self.report.problem(format!("{what} does not belong to a volume of its size"));
+            self.report.problem(format!("{what} has an invalid size, or is beyond the end of the volume"));
         }
         if !of.shared.owns(ptr, 0, place.index) {
             self.is_shared(of, &place, &what);
@@ -251,12 +251,12 @@ impl Checker {
             Ok(good) => {
                 self.report.blocks += 1;
                 if ptr.kind() == IN_PART {
-                    self.report.problem(format!("{what} is known in part only: the rest of it was lost"));
+                    self.report.problem(format!("{what} is incomplete: the rest of it is lost"));
                     return;
                 }
                 let mut block = vec![0; whole as usize];
                 if ptr.kind() != 0 && self.codec.unpack(ptr.kind(), &good.bytes, &mut block).is_err() {
-                    self.report.problem(format!("{what} does not expand to what was written"));
+                    self.report.problem(format!("{what} does not decompress to a whole block"));
                 }
             }
             Err(error) => self.report.problem(format!("{what} is lost: {error:?}")),

@@ -200,7 +200,7 @@ async fn lose_the_rest(pool: &Pool, seed: u64, lost: &Cell<u32>) {
     pool.settle("v").await;
     let told = pool.problems().await;
     assert!(
-        told.len() == 1 && told[0].ends_with("block 0 is known in part only: the rest of it was lost"),
+        told.len() == 1 && told[0].ends_with("block 0 is incomplete: the rest of it is lost"),
         "{told:?}"
     );
     let volume = pool.open("v").await;

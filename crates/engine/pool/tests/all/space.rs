@@ -258,7 +258,7 @@ fn a_snapshot_is_refused_when_what_it_keeps_could_not_be_written_anew() {
             let refused = pool.engine.snapshot_create(volumes(), "second").await.expect_err("no room");
             assert_eq!(refused.kind, ErrorKind::NoSpace);
             // All of it, or less what waits in the log: that has its places already.
-            let lacks = |mib: &str| refused.message.contains(&format!("{mib} MiB of them are not free"));
+            let lacks = |mib: &str| refused.message.contains(&format!("{mib} MiB of that are not free"));
             assert!(lacks("8") || lacks("7") || lacks("6"), "{refused:?}");
             pool.overwrite(&reserved, false).await;
             pool.again().await;

@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A daemon or answer that takes longer is broken, not slow: nothing here waits for time to pass.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -343,6 +343,28 @@ impl Api<'_> {
     }
     pub fn post(&self, path: &str, body: Value) -> Reply {
         self.call("POST", path, "", Some(body))
+    }
+}
+
+/// `VOLUME HOST LUN` of each mapping, sorted.
+pub fn mapped(api: &Api<'_>) -> Vec<String> {
+    let all = api.get("/api/v1/mappings").json();
+    let in_words = |mapping: &Value| {
+        let spec = &mapping["spec"];
+        let [volume, host] = ["volume", "host"].map(|field| spec[field].as_str().expect("a name"));
+        format!("{volume} {host} {}", spec["lun"])
+    };
+    let mut mapped: Vec<String> = all["items"].as_array().expect("a list").iter().map(in_words).collect();
+    mapped.sort();
+    mapped
+}
+
+/// Waits, for a bounded time, until something is so.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "still waiting until {what}");
+        std::thread::sleep(Duration::from_millis(100));
     }
 }
 

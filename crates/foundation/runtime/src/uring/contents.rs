@@ -31,7 +31,7 @@ pub(super) fn find(path: &str) -> Result<Option<String>, String> {
     let mut command = Command::new(tool()?);
     command.args(["--no-act", "--noheadings", "--output", "TYPE", "--", path]);
     if let Some(signatures) = signatures(command, PROBE_TIME_MAX)? {
-        return Ok(Some(format!("{signatures} (as {TOOL} says)")));
+        return Ok(Some(format!("{signatures} (found by {TOOL})")));
     }
     if is_file {
         let file = File::open(path).map_err(|error| error.to_string())?;
@@ -47,7 +47,9 @@ fn tool() -> Result<PathBuf, String> {
     let directories = std::env::split_paths(&search).chain(DIRECTORIES.map(PathBuf::from));
     let found =
         directories.map(|directory| directory.join(TOOL)).find(|tool| tool.is_absolute() && tool.is_file());
-    found.ok_or_else(|| format!("the program {TOOL}, which would tell, is not installed; install util-linux"))
+    found.ok_or_else(|| {
+        format!("the program {TOOL}, which this check needs, is not installed; install util-linux")
+    })
 }
 
 /// The types of the signatures that the tool lists.
@@ -107,7 +109,7 @@ fn has_data(file: &File, time_max: Duration) -> io::Result<Option<&'static str>>
             }
             at += read as u64;
             if begun.elapsed() > time_max {
-                return Ok(Some("more than could be read in some seconds, of which the beginning is zeros"));
+                return Ok(Some("more data than a check of some seconds can read (it begins with zeros)"));
             }
         }
     }

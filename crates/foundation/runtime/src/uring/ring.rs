@@ -45,7 +45,7 @@ const COMPLETIONS: u32 = 4096;
 const WORKERS: u32 = 1024;
 /// Completions delivered in one turn. Delivering all of them makes a convoy: the device idles while everything
 /// that it answered is processed, then gets it all back at once. At 32 requests in flight, 8 gave 76 000 reads
-/// a second where no limit gave 64 000 (docs/decisions/0001-io-uring-reactor.md).
+/// a second where no limit gave 64 000 (docs/development/decisions/0001-io-uring-reactor.md).
 const DELIVER_MAX: usize = 8;
 /// Bytes read in the completions of one turn after which no more are delivered: what was just read is checked and sent while a
 /// core's second-level cache still has it, and the device gets its next large request after one answer, not after eight.

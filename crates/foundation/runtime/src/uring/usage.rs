@@ -178,7 +178,7 @@ impl Relations {
             }));
         }
         if is_locked(&own, false) {
-            return Some(User::Other("locked by another process, such as that of a virtual machine".into()));
+            return Some(User::Other("locked by another process, such as a virtual machine".into()));
         }
         if let Some(file) = self.below.iter().find(|file| is_locked(file, true)) {
             return Some(User::Other(format!(

@@ -1,54 +1,54 @@
-//! The query parameters that operations take; which of them each one has, the table says ([`super::Operation::parameters`]).
+//! The query parameters. [`super::Operation::parameters`] lists those of each operation.
 
 /// A query parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parameter {
     Limit,
     Cursor,
-    /// What items of a list have to be like.
+    /// Conditions for the items of a list.
     Filter,
-    /// What a list is in order of.
+    /// The order of a list.
     Sort,
-    /// Only what belongs to this pool.
+    /// Only objects of this pool.
     Pool,
     /// Events, or seconds, with a greater number.
     After,
     WaitSeconds,
     DryRun,
-    /// Only what concerns this volume.
+    /// Only objects of this volume.
     Volume,
-    /// Only what concerns this host or host group.
+    /// Only objects of this host or host group.
     Host,
-    /// Also remove what is mapped to it.
+    /// Also unmap its volumes.
     Unmap,
     /// Also delete its snapshots.
     WithSnapshots,
-    /// Past the trash.
+    /// Without the trash.
     Purge,
     /// Although clients are connected.
     Force,
-    /// The snapshot that a stream builds upon.
+    /// The base of an increment.
     From,
-    /// Where a stream goes on.
+    /// The token of an interrupted receive.
     Resume,
-    /// What came after the snapshot that a stream builds upon is lost.
+    /// Discard changes since the base.
     DiscardChanges,
-    /// Although the pool cannot keep what the level promises.
+    /// Although the pool cannot guarantee the level.
     BestEffort,
-    /// What is asked for.
+    /// The statistic to query.
     Expression,
-    /// When an interval begins.
+    /// Start of an interval.
     Since,
-    /// When it ends.
+    /// End of an interval.
     Until,
     Step,
-    /// How many lines an answer has.
+    /// Maximum number of lines of an answer.
     Lines,
-    /// Of an export.
+    /// Format of an export.
     Format,
-    /// Of a report.
+    /// Format of a report.
     Form,
-    /// How long a trace is.
+    /// Duration of a trace.
     Seconds,
 }
 
@@ -82,7 +82,7 @@ impl Parameter {
             Parameter::Seconds => "seconds",
         }
     }
-    /// The least and the most that a number may be, as far as one number can tell.
+    /// The lowest and the highest value of a number.
     pub(crate) fn range(self) -> (Option<u32>, Option<u32>) {
         match self {
             Parameter::Limit => (Some(1), Some(1000)),
@@ -96,48 +96,56 @@ impl Parameter {
     }
     pub fn description(self) -> &'static str {
         match self {
-            Parameter::Limit => "At most this many items, 1 to 1000; 100 by default.",
-            Parameter::Cursor => "The `next_cursor` of the page before, with the same `sort`.",
+            Parameter::Limit => "Maximum number of items, 1 to 1000; 100 by default.",
+            Parameter::Cursor => "The `next_cursor` of the previous page, with the same `sort`.",
             Parameter::Filter => {
-                "Only what meets all of these conditions, with commas between them: a field of the items with dots (`status.size_bytes`), \
-                 one of `=`, `!=`, `<`, `<=`, `>`, `>=`, `~` (has in it), and a value, in double quotes where it has a comma."
+                "Only items that meet all these conditions, separated by commas. A condition is a field (`status.size_bytes`), \
+                 one of `=`, `!=`, `<`, `<=`, `>`, `>=`, `~` (contains), and a value; a value with a comma is in double quotes."
             }
             Parameter::Sort => {
-                "In the order of these fields, with commas between them, each with `-` before it for the greatest first; what has none of it is last."
+                "Fields to sort by, separated by commas; `-` before a field puts the greatest first. Items without the field are last."
             }
-            Parameter::Pool => "Only what belongs to the pool with this name or UUID.",
+            Parameter::Pool => "Only objects of the pool with this name or UUID.",
             Parameter::After => {
-                "Only what has a greater number than this, oldest first; without it the newest."
+                "Only items with a greater number, oldest first; without it, the newest items."
             }
-            Parameter::WaitSeconds => "Wait up to this long, at most 60, until there is something to tell.",
+            Parameter::WaitSeconds => {
+                "Wait up to this many seconds, at most 60, for a new item, or for the task to end."
+            }
             Parameter::DryRun => "Check the request and answer with a Plan; change nothing.",
-            Parameter::Volume => "Only what concerns the volume with this name or UUID.",
-            Parameter::Host => "Only what the host or host group with this name or UUID sees or has.",
-            Parameter::Unmap => "Also take from it what it sees; without it, that is refused.",
-            Parameter::WithSnapshots => "Also delete its snapshots; without it, that is refused.",
-            Parameter::Purge => "Delete it for good; without it, it waits in the trash.",
-            Parameter::Force => "Although clients are connected to it; without it, that is refused.",
-            Parameter::From => {
-                "Only what makes it of this snapshot or bookmark: name, UUID of a snapshot, or `@NAME` or `#NAME` of the same volume."
+            Parameter::Volume => "Only objects of the volume with this name or UUID.",
+            Parameter::Host => "Only objects of the host or host group with this name or UUID.",
+            Parameter::Unmap => {
+                "Also unmap its volumes; without this, a host or group with volumes is refused."
             }
-            Parameter::Resume => "Go on where the reception with this `resume_token` is.",
+            Parameter::WithSnapshots => {
+                "Also delete its snapshots; without this, a volume with snapshots is refused."
+            }
+            Parameter::Purge => "Delete the volume for good; without this, it goes to the trash.",
+            Parameter::Force => "Proceed although clients are connected; without this, that is refused.",
+            Parameter::From => {
+                "The base of the increment: name or UUID of a snapshot, name of a bookmark, or `@NAME` or `#NAME` of the same volume."
+            }
+            Parameter::Resume => "Continue the interrupted receive with this `resume_token`.",
             Parameter::BestEffort => {
-                "Although the pool cannot keep what the level promises: it is best effort then. Without it, that is refused."
+                "Proceed although the pool cannot guarantee the level: the volumes concerned are best effort then. Without this, that is refused."
             }
             Parameter::Expression => {
-                "`layer.noun` and brackets, for example `iscsi.ops[op=read][client]`. Always needed."
+                "`layer.noun` and brackets, for example `iscsi.ops[op=read][client]`. Required."
             }
             Parameter::Since => {
-                "When it begins, in seconds since 1970; not after that, so many seconds before now. -300 by default."
+                "Start of the interval in seconds since 1970; 0 and less: seconds before now. Default: -300."
             }
-            Parameter::Until => "When it ends, in the same way; 0 by default.",
-            Parameter::Step => "Seconds of a step; without it, the least that makes 1000 at most.",
-            Parameter::Lines => "At most this many lines, 1 to 100; 12 by default.",
+            Parameter::Until => "End of the interval, in the same way. Default: 0.",
+            Parameter::Step => {
+                "Length of a step in seconds. Default: the shortest that gives at most 1000 steps."
+            }
+            Parameter::Lines => "Maximum number of lines, 1 to 100; 12 by default.",
             Parameter::Format => "`json`, the default, or `csv`.",
             Parameter::Form => "`html`, the default, or `json`.",
-            Parameter::Seconds => "How long it is, 1 to 3600 seconds; 60 by default.",
+            Parameter::Seconds => "Duration, 1 to 3600 seconds; 60 by default.",
             Parameter::DiscardChanges => {
-                "What the volume has had since is lost; without it, that is refused."
+                "Discard the volume's changes since the base; without this, a changed volume is refused."
             }
         }
     }

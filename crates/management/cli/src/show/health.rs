@@ -1,6 +1,7 @@
 //! How pools are: what scrubs found, what is lost, and what else there is to say of a pool that was imported.
 
-use super::{Cell, printable, table, word};
+use super::{Cell, printable, word};
+use crate::listing::{Shown, table};
 use crate::size::show_time;
 use forebay_api::{
     DamagedRange, Disk, DiskState, Pool, Scrub, ScrubAction, ScrubSchedule, ScrubState, show_duration,
@@ -16,29 +17,29 @@ pub fn is_suspended(pool: &Pool) -> bool {
     pool.conditions.iter().any(|condition| condition.reason == "Suspended")
 }
 
-/// What came of a scrub, in a sentence.
+/// The result of a scrub, in a sentence.
 pub fn scrubbed(pool: &Pool) -> String {
     let name = printable(&pool.name);
-    let Some(scrub) = &pool.status.scrub else { return format!("No scrub of pool {name} is known.") };
+    let Some(scrub) = &pool.status.scrub else { return format!("Pool {name} has not been scrubbed.") };
     let found = found_words(scrub);
     match scrub.state {
         _ if is_suspended(pool) => format!(
-            "The scrub of pool {name} was ended before it was through, since the pool has stopped writing: {found} so far. What to do says: \
+            "The scrub of pool {name} has stopped because the pool is suspended: {found} so far. To see what to do: \
              forebay alert list"
         ),
         ScrubState::Done if pool.status.damage.open_places > 0 => format!(
-            "The scrub of pool {name} is done: {found}. Data is lost; see whose with: forebay pool status {name} --errors"
+            "The scrub of pool {name} is done: {found}. Data is lost. To list it: forebay pool status {name} --errors"
         ),
         ScrubState::Done if scrub.lost > 0 => format!(
-            "The scrub of pool {name} is done: {found}, all of it accepted before: forebay pool status {name} --errors"
+            "The scrub of pool {name} is done: {found}; all loss was accepted before. To list it: forebay pool status {name} --errors"
         ),
         ScrubState::Done => format!("The scrub of pool {name} is done: {found}."),
         ScrubState::Running => format!("The scrub of pool {name} is still running: {found} so far."),
         ScrubState::Paused => format!(
-            "The scrub of pool {name} was paused: {found} so far. It goes on with: forebay pool scrub {name}"
+            "The scrub of pool {name} was paused: {found} so far. Resume it with: forebay pool scrub {name}"
         ),
         ScrubState::Stopped => {
-            format!("The scrub of pool {name} was ended before it was through: {found} so far.")
+            format!("The scrub of pool {name} was stopped before it was complete: {found} so far.")
         }
     }
 }
@@ -47,16 +48,16 @@ pub fn scrubbed(pool: &Pool) -> String {
 pub fn scrub_set(pool: &str, action: ScrubAction, every_seconds: Option<u32>) -> String {
     let pool = printable(pool);
     match (action, every_seconds) {
-        (ScrubAction::Start, _) => format!("The scrub of pool {pool} has begun."),
+        (ScrubAction::Start, _) => format!("The scrub of pool {pool} has started."),
         (ScrubAction::Pause, _) => {
-            format!("The scrub of pool {pool} is paused. It goes on with: forebay pool scrub {pool}")
+            format!("The scrub of pool {pool} is paused. Resume it with: forebay pool scrub {pool}")
         }
-        (ScrubAction::Stop, _) => format!("The scrub of pool {pool} has ended."),
+        (ScrubAction::Stop, _) => format!("The scrub of pool {pool} is stopped."),
         (ScrubAction::Schedule, None | Some(0)) => {
-            format!("Pool {pool} is scrubbed only when it is asked for, with: forebay pool scrub {pool}")
+            format!("Automatic scrubs of pool {pool} are off. Start one with: forebay pool scrub {pool}")
         }
         (ScrubAction::Schedule, Some(every)) => {
-            format!("Pool {pool} is scrubbed every {}.", show_duration(every))
+            format!("Pool {pool} is scrubbed automatically every {}.", show_duration(every))
         }
     }
 }
@@ -73,7 +74,7 @@ pub fn small_spares(pool: &Pool) -> Vec<String> {
         said.extend(group.disks.iter().filter(is_small).map(|disk| {
             let size = show_size(disk.status.size_bytes);
             format!(
-                "spare disk {} has {size}, less than the {} of the smallest disk of its group: where it takes another's place, the pool has less room",
+                "spare disk {} has {size}, less than the {} of the smallest disk of its group: if it replaces a disk, the pool loses capacity",
                 disk.name,
                 show_size(least)
             )
@@ -93,7 +94,7 @@ pub fn import_warnings(pool: &Pool, disks: &[String]) -> Vec<String> {
     let others = disks.iter().filter(|disk| !own.contains(disk));
     warnings.extend(others.map(|disk| {
         format!(
-            "{disk} does not serve in pool {}: it is not of this pool, cannot be read, or is stale; `forebay event list` says more",
+            "{disk} does not serve in pool {}: it is not part of this pool, cannot be read, or is stale; see `forebay event list`",
             pool.name
         )
     }));
@@ -101,13 +102,13 @@ pub fn import_warnings(pool: &Pool, disks: &[String]) -> Vec<String> {
 }
 
 /// Which bytes of which volumes and snapshots are lost, where so many places are.
-pub fn damaged(ranges: &[DamagedRange], places: u64) {
+pub fn damaged(ranges: &[DamagedRange], places: u64) -> Shown {
     let nothing = match places {
-        0 => "Nothing is known to be lost.",
+        0 => "No data loss is known.",
         // It is counted until a checkpoint has it that nobody points there any more.
         _ => {
-            "No volume and no snapshot has lost bytes that are known. The pool still counts places as lost: what was there was written anew or deleted \
-             just now, which counts in some seconds, or nobody can say whose it was."
+            "No volume and no snapshot has known lost bytes, but the pool still counts lost blocks. Either they were just overwritten or deleted, \
+             and the count is updated within seconds, or their owner is unknown."
         }
     };
     let row = |range: &DamagedRange| {
@@ -120,7 +121,7 @@ pub fn damaged(ranges: &[DamagedRange], places: u64) {
         ]
     };
     let titles = ["NAME", "OFFSET", "LENGTH", "FOUND", "ACCEPTED"];
-    table(&titles, ranges.iter().map(row).collect(), nothing);
+    table(&titles, ranges.iter().map(row).collect(), nothing)
 }
 
 pub(super) fn scrub_words(scrub: &Scrub) -> String {
@@ -130,16 +131,19 @@ pub(super) fn scrub_words(scrub: &Scrub) -> String {
         (ScrubState::Running | ScrubState::Paused, _) => {
             // Every copy counts, and what is written meanwhile.
             let all = show_size(scrub.used_bytes);
-            format!("{state}, {done} of about {all} read, {found}, begun {begun} UTC")
+            format!("{state}, {done} of about {all} read, {found}, started {begun} UTC")
         }
-        (_, Some(ended)) => format!("{state} {} UTC, {done} read, {found}, begun {begun}", show_time(ended)),
-        (_, None) => format!("{state}, {done} read, {found}, begun {begun} UTC"),
+        (_, Some(ended)) => {
+            format!("{state} {} UTC, {done} read, {found}, started {begun} UTC", show_time(ended))
+        }
+        (_, None) => format!("{state}, {done} read, {found}, started {begun} UTC"),
     }
 }
 
 pub(super) fn schedule_words(schedule: &ScrubSchedule) -> String {
     let last = schedule.last_unix_ms.map_or("never".into(), |last| format!("{} UTC", show_time(last)));
-    let next = schedule.next_unix_ms.map_or("none planned".into(), |next| format!("{} UTC", show_time(next)));
+    let next =
+        schedule.next_unix_ms.map_or("none scheduled".into(), |next| format!("{} UTC", show_time(next)));
     format!("last {last}, next {next}")
 }
 
@@ -189,7 +193,7 @@ mod tests {
     #[test]
     fn each_change_of_scrubs_has_its_own_words() {
         let said = |action, every| scrub_set("tank", action, every);
-        assert!(said(ScrubAction::Schedule, Some(0)).contains("only when it is asked for"));
+        assert!(said(ScrubAction::Schedule, Some(0)).contains("are off"));
         assert!(said(ScrubAction::Schedule, Some(3600)).contains("every 1h"));
         assert!(said(ScrubAction::Pause, None).contains("forebay pool scrub tank"));
     }

@@ -32,8 +32,10 @@ fn online(short: &str, disk: &Disk) -> String {
 /// What it means for the data that a disk of this group is out.
 fn impact_of_loss(group: &Group) -> &'static str {
     match lost(group) <= tolerance(group.layout) {
-        true => "What was on it is read from the other disks of its group.",
-        false => "Its group cannot lose it: what only it has cannot be read until it is back.",
+        true => "Its data is read from the other disks of its group.",
+        false => {
+            "Its group cannot lose it: data that only this disk has cannot be read until the disk is back."
+        }
     }
 }
 
@@ -51,7 +53,7 @@ impl Found {
                 Words {
                     cause: format!("Disk {name} was not found when the pool was imported."),
                     impact: impact_of_loss(group),
-                    action: "Connect it again and take it back from the path where it is then, or replace it.",
+                    action: "Reconnect it and bring it back online from its new path, or replace it.",
                     command: online(&short, disk),
                 },
             ),
@@ -62,8 +64,8 @@ impl Found {
                 &short,
                 Words {
                     cause: format!("Disk {name} was taken out of service by an administrator."),
-                    impact: "It misses what is written, and its group can lose one disk less.",
-                    action: "Take it back when the work on it is done.",
+                    impact: "It misses new writes, and its group can lose one disk less.",
+                    action: "Bring it back online when the work on it is done.",
                     command: online(&short, disk),
                 },
             ),
@@ -73,10 +75,8 @@ impl Found {
                 "disks",
                 &short,
                 Words {
-                    cause: format!(
-                        "Disk {name} is out of service; nothing is on it that is not on others, too."
-                    ),
-                    impact: "The pool is whole, with less room or a smaller cache.",
+                    cause: format!("Disk {name} is out of service. All its data is also on other disks."),
+                    impact: "The pool is fully redundant, with less space or a smaller cache.",
                     action: "Replace it, or remove it from the pool.",
                     command: format!("forebay disk remove {short}"),
                 },
@@ -98,23 +98,24 @@ impl Found {
             // The pool has written down no failure: it stopped first.
             (true, _) => (
                 "failed a write, and the pool has stopped writing",
-                "Mend what is wrong with it (cable, controller, space below a file), then export the pool and import it again.",
+                "Repair the disk: check cable and controller, and for a file the space on its file system. Then export the pool and import it again.",
                 format!("forebay pool export {}", pool.name),
             ),
             (false, true) => (
                 "failed and was taken out",
-                "Replace it by a spare disk; after a loose cable or a lack of space below a file, take it back with `forebay disk online DISK`.",
+                "Replace it with a spare disk. If a cable was loose, or the file system of a file was full, bring it back with `forebay disk online \
+                 DISK`.",
                 format!("forebay disk replace {short}"),
             ),
             (false, false) => (
                 "failed and was taken out",
-                "Replace it by a free disk (`forebay disk list --free`); after a loose cable or a lack of space below a file, take it back with \
-                 `forebay disk online DISK`.",
+                "Replace it with a free disk (`forebay disk list --free`). If a cable was loose, or the file system of a file was full, bring it \
+                 back with `forebay disk online DISK`.",
                 format!("forebay disk replace {short} DISK"),
             ),
         };
         let impact = match is_suspended {
-            true => "Writes to the pool's volumes fail; it is still read from where it answers.",
+            true => "Writes to the pool's volumes fail. Data that the disk can still return is read from it.",
             false => impact_of_loss(group),
         };
         // The event has the reason, if the disk failed since the daemon keeps its events.
@@ -129,40 +130,42 @@ impl Found {
     fn errors(&mut self, pool: &Pool, group: &Group, disk: &Disk, short: &str, name: &str) {
         let (unreadable, wrong) = (disk.status.errors_read_recent, disk.status.errors_checksum_recent);
         let lost = pool.status.damage.places;
-        // Each scrub finds again what no disk has right, also where somebody has accepted it.
+        // Each scrub finds again what no disk has right, also where its loss is accepted.
         let wrong_besides = wrong.saturating_sub(lost);
         if unreadable + wrong_besides < ERRORS_RECENT {
             return;
         }
         let of = |count: u64, what: &str| {
-            let places = if count == 1 { "place" } else { "places" };
+            let places = if count == 1 { "block" } else { "blocks" };
             (count > 0).then(|| format!("{what} {count} {places}"))
         };
-        let said = [of(unreadable, "could not read"), of(wrong, "held wrong data in")];
+        let said = [of(unreadable, "could not read"), of(wrong, "returned wrong data for")];
         let said: Vec<String> = said.into_iter().flatten().collect();
         let cause = format!("Disk {name} {} recently.", said.join(" and "));
         if disk.status.state == DiskState::Cache {
             let words = Words {
                 cause,
                 impact: "It holds copies only: the data was read from the pool's other disks.",
-                action: "If it goes on, remove it from the pool, and add another.",
+                action: "If the errors continue, remove the disk from the pool and add another.",
                 command: format!("forebay disk remove {short}"),
             };
             return self.add("disk.errors", Warning, "disks", short, words);
         }
-        let places = if lost == 1 { "place" } else { "places" };
+        let places = if lost == 1 { "block" } else { "blocks" };
         let impact = match (lost, tolerance(group.layout)) {
-            (0, 0) => "Its group has no redundancy: what cannot be read again is lost.".to_string(),
-            (0, _) => "What was wrong was read from the other disks of its group, and repaired.".to_string(),
+            (0, 0) => "Its group has no redundancy: data that stays unreadable is lost.".to_string(),
+            (0, _) => "The bad blocks were repaired from the other disks of its group.".to_string(),
             (lost, _) => format!(
-                "Unrecoverable: {lost} {places} of the pool, of which the alert pool.data_lost tells. The others were repaired."
+                "Unrecoverable: {lost} {places} of the pool (see the alert pool.data_lost). The others were repaired."
             ),
         };
         let action = match unreadable >= wrong_besides {
-            true => "Scrub the pool to find what else is unreadable; if the errors go on, replace the disk.",
+            true => {
+                "Scrub the pool to find further unreadable blocks. If the errors continue, replace the disk."
+            }
             false => {
-                "Scrub the pool to find what else is wrong; if it goes on, check what the disk shares with others (cable, controller, memory) \
-                 before you replace it."
+                "Scrub the pool to find further bad blocks. If the errors continue, check what the disk shares with others (cable, controller, \
+                 memory) before you replace it."
             }
         };
         let command = format!("forebay pool scrub {}", pool.name);
@@ -182,7 +185,7 @@ impl Found {
                 show_size(size),
                 show_size(least)
             ),
-            impact: "Where it takes another's place, the pool has less room, or what was there is not rebuilt at all.",
+            impact: "If it replaces another disk, the pool has less space, or the data of that disk is not rebuilt.",
             action: "Add a spare disk as large as the others, and remove this one.",
             command: format!("forebay disk remove {short}"),
         };
@@ -203,8 +206,8 @@ impl Found {
             short,
             Words {
                 cause: sentence(&last.message),
-                impact: "Requests that need it wait, and its whole group is as slow as it.",
-                action: "Check its cable and controller; replace the disk if it stays so.",
+                impact: "Requests that need it wait. Its whole group is as slow as this disk.",
+                action: "Check its cable and controller. If this continues, replace the disk.",
                 command: format!("forebay disk replace {short} DISK"),
             },
         );
@@ -234,7 +237,7 @@ impl Found {
                         format!("Add a free disk in its place, and remove it: `forebay disk remove {short}`.")
                     }
                     _ => format!(
-                        "Choose a free disk, and replace it while it works: `forebay disk replace {short} DISK`."
+                        "Choose a free disk, and replace this one while it still works: `forebay disk replace {short} DISK`."
                     ),
                 };
                 let command = "forebay disk list --free".into();
@@ -248,8 +251,8 @@ impl Found {
                 );
             }
             DiskHealthState::Warning => {
-                let cause = format!("Disk {name} is not well.{why}");
-                let action = "Watch it: check its cable and its cooling, and have another disk ready.";
+                let cause = format!("Disk {name} reports a health warning.{why}");
+                let action = "Watch it: check its cable and cooling, and have another disk ready.";
                 let command = "forebay disk list --machine".into();
                 self.add("disk.health", Info, "disks", &short, Words { cause, impact, action, command });
             }

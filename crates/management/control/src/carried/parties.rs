@@ -17,10 +17,11 @@ use crate::rules::{self, shown};
 use forebay_api::Chap;
 use std::collections::{HashMap, HashSet};
 
-const KEPT: &str = "it is another here, and stays so";
-const STRANGE: &str = "the one here came with another pool, and differs: look at it, change what has to be changed, and map the volumes";
-const SECRET: &str = "the one here has secrets that a pool from elsewhere does not get: map the volumes, if they are meant for it";
-const WEAKER: &str = "the host here proves itself without CHAP: give it CHAP, and map the volumes";
+const KEPT: &str = "this appliance has its own version and keeps it";
+const STRANGE: &str = "the one on this appliance came with another pool and differs: check and correct it, then map the volumes";
+const SECRET: &str = "the one on this appliance has secrets or members that a pool from another machine does not get: map the volumes if they are \
+                      meant for it";
+const WEAKER: &str = "the host on this appliance has no CHAP secret, but the pool's version has one: set CHAP, then map the volumes";
 
 /// Whether a request could have made it.
 fn is_possible_host(host: &Host) -> bool {
@@ -28,7 +29,7 @@ fn is_possible_host(host: &Host) -> bool {
         credentials.as_ref().map(|one| Chap { user: one.user.clone(), secret: one.secret.clone() })
     };
     let (one, other) = (chap(&host.chap), chap(&host.mutual));
-    let ceilings = [(CEILING_IOPS, host.ceiling_iops), (CEILING_BYTES, host.ceiling_bytes_per_second)];
+    let ceilings = [(CEILING_IOPS, host.max_iops), (CEILING_BYTES, host.max_bytes_per_second)];
     rules::name("name", &host.name).is_ok()
         && host.revision <= REVISION_MAX
         && iscsi_names::initiators(&host.initiators).is_ok_and(|names| names == host.initiators)
@@ -122,7 +123,7 @@ impl<'a> Parties<'a> {
             false => Ok(name),
         });
         let found = checked
-            .and_then(|name| Ok((name, self.find(&mapping.to, taken).ok_or("its host does not come")?)));
+            .and_then(|name| Ok((name, self.find(&mapping.to, taken).ok_or("its host was not taken")?)));
         let is_strange = |target: &String| self.pool.targets.contains(target);
         match found {
             Ok((name, to)) => Some(Mapping {
@@ -153,7 +154,7 @@ impl<'a> Parties<'a> {
         };
         let found: Vec<_> = entry.hosts.iter().map(|to| self.find(to, taken)).collect();
         if found.contains(&None) {
-            taken.leave_out(format!("hosts of {name}"), "some do not come");
+            taken.leave_out(format!("hosts of {name}"), "some hosts were not taken");
         }
         Some(ProjectHosts { name: name.clone(), hosts: found.into_iter().flatten().collect(), ..entry })
     }
@@ -203,7 +204,7 @@ impl<'a> Parties<'a> {
         });
         let found: Vec<Option<String>> = members.collect();
         if found.contains(&None) {
-            taken.leave_out(format!("members of host group {name}"), "some hosts do not come");
+            taken.leave_out(format!("members of host group {name}"), "some hosts were not taken");
         }
         let mut once = HashSet::new();
         let mut hosts: Vec<String> = found.into_iter().flatten().collect();
@@ -307,7 +308,7 @@ impl<'a> Parties<'a> {
             return None;
         }
         if host.id != here.id {
-            taken.called.push(format!("{} is {} here", shown(&host.name), here.name));
+            taken.called.push(format!("{} is named {} here", shown(&host.name), here.name));
         }
         Some(here.id.clone())
     }
@@ -320,7 +321,7 @@ impl<'a> Parties<'a> {
     fn name(&mut self, wanted: &str, taken: &mut Taken) -> String {
         let name = free_name(wanted, |name| self.names.contains(name));
         if name != wanted {
-            taken.called.push(format!("{wanted} is {name} here"));
+            taken.called.push(format!("{wanted} is named {name} here"));
         }
         self.names.insert(name.clone());
         name

@@ -25,8 +25,8 @@ pub const REVISION_MAX: u64 = 1 << 48;
 /// What comes leaves room for changes.
 pub const REVISION_TAKEN_MAX: u64 = REVISION_MAX >> 1;
 const KEPT_MAX: usize = MAPPINGS_MAX + 2 * HOSTS_MAX;
-pub const NOT_PLAIN: &str = "the entry is not what this program writes";
-pub const FULL: &str = "there are as many as there can be";
+pub const NOT_PLAIN: &str = "the entry is not valid";
+pub const FULL: &str = "the limit of this appliance is reached";
 
 /// What the engine says of the pool that has come. All but names are UUIDs.
 pub struct Pool<'a> {
@@ -82,8 +82,8 @@ impl Taken {
             (self.mappings, "new mapping", "new mappings"),
             (self.projects, "project with hosts", "projects with hosts"),
             (self.levels, "service level", "service levels"),
-            (self.thresholds, "threshold of its fill level", "thresholds of its fill level"),
-            (self.unmapped, "mapping less", "mappings less"),
+            (self.thresholds, "fill threshold", "fill thresholds"),
+            (self.unmapped, "mapping removed", "mappings removed"),
         ];
         let named =
             |words: &[String], what: &str| (!words.is_empty()).then(|| format!("{what} {}", few(words)));
@@ -93,7 +93,7 @@ impl Taken {
         let hosts = named(&self.hosts, if self.hosts.len() == 1 { "host" } else { "hosts" });
         let words = hosts.into_iter().chain(counts).collect::<Vec<_>>().join(", ");
         let words = Some(words).filter(|words| !words.is_empty());
-        let all = [words, named(&self.changed, "changed:"), named(&self.called, "names:")];
+        let all = [words, named(&self.changed, "changed:"), named(&self.called, "renamed:")];
         let all: Vec<String> = all.into_iter().flatten().collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
@@ -190,7 +190,7 @@ pub fn take(
     let known: HashSet<String> = content.projects.iter().map(|entry| entry.project.clone()).collect();
     for mut entry in named.into_iter().filter(|entry| !known.contains(&entry.project)) {
         if !room.admit_named(&mut entry) {
-            let why = "the project names them twice, or there are as many as there can be";
+            let why = "the project names them twice, or the limit of this appliance is reached";
             taken.leave_out(format!("hosts of {}", entry.name), why);
         }
         if !entry.hosts.is_empty() {
@@ -242,14 +242,17 @@ pub fn take_levels(
                 taken.changed.push(format!("level {}", here.name));
                 (here.spec, here.revision) = (level.spec, level.revision.min(REVISION_TAKEN_MAX));
             } else if changes.is_some() {
-                taken.leave_out(format!("level {}", here.name), "it is another here, and stays so");
+                taken.leave_out(
+                    format!("level {}", here.name),
+                    "this appliance has its own version and keeps it",
+                );
             }
         } else if content.levels.len() >= LEVELS_MAX {
             taken.leave_out(format!("level {id}"), FULL);
         } else {
             let name = free_name(&level.name, |name| name == LEVEL_NONE || names.contains(name));
             if name != level.name {
-                taken.called.push(format!("{} is {name} here", level.name));
+                taken.called.push(format!("{} is named {name} here", level.name));
             }
             let revision = level.revision.min(REVISION_TAKEN_MAX);
             content.levels.push(Level { name, revision, ..level });
@@ -286,7 +289,7 @@ fn parsed<T: DeserializeOwned>(
     let mut found = Vec::new();
     for (nth, (key, text)) in all.enumerate() {
         if nth == most {
-            taken.leave_out(format!("more than {most} of `{kind}`"), "an appliance cannot have as many");
+            taken.leave_out(format!("more than {most} of `{kind}`"), "more than an appliance can have");
             break;
         }
         let key_id = &key[kind.len()..];
@@ -321,7 +324,7 @@ pub fn check_mapping(mapping: &Mapping, pool: &Pool<'_>) -> Result<(), &'static 
         && iscsi_names::logical_block(Some(mapping.logical_block_bytes)).is_ok()
         && mapping.target.as_deref().is_none_or(is_target);
     match (mapping.pool == pool.id, is_possible) {
-        (false, _) => Err("it says that it belongs to another pool"),
+        (false, _) => Err("it belongs to another pool"),
         (true, false) => Err(NOT_PLAIN),
         (true, true) => Ok(()),
     }
@@ -421,7 +424,7 @@ impl Room {
             return Err("a mapping with its UUID exists");
         }
         if self.logical.get(volume).is_some_and(|bytes| *bytes != mapping.logical_block_bytes) {
-            return Err("its volume is mapped with other logical blocks");
+            return Err("its volume is mapped with another logical block size");
         }
         if hosts.iter().any(|host| self.volumes.contains(&(*host, *volume))) {
             return Err("its host would see the volume twice");

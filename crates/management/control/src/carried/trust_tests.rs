@@ -32,6 +32,20 @@ fn what_was_changed_elsewhere_comes_back_with_a_pool_that_was_here() {
     }
 }
 
+/// Goal: a change of levels, of which every pool has a copy, makes no pool this machine's own; a change of the pool itself does.
+#[test]
+fn only_a_change_of_the_pool_makes_it_this_machines_own() {
+    for (change, is_own) in [(Uncounted::OfLevels, false), (Uncounted::OfPool, true)] {
+        let mut here = Content::default();
+        here.note_change(&id(POOL), change);
+        let revision = &here.revisions[&id(POOL)];
+        assert_eq!((revision.number, revision.is_own), (1, is_own), "{change:?}");
+        here.note_change(&id(POOL), Uncounted::OfLevels);
+        let revision = &here.revisions[&id(POOL)];
+        assert_eq!((revision.number, revision.is_own), (2, is_own), "what is own stays so");
+    }
+}
+
 /// Goal: a host that only disks have spoken for gets no other pool's volumes, unless that pool says the same of it; and nor does one with less proof.
 #[test]
 fn hosts_that_came_with_another_pool_are_not_trusted() {

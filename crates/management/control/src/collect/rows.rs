@@ -143,10 +143,10 @@ impl<'a> Rows<'a> {
         ];
         self.add(Layer::Volume, labels.clone(), done);
         let stages = [
-            ("ceiling", account.held),
+            ("limit", account.held),
             ("pause", account.paused),
-            ("room", account.room),
-            ("turn", account.turn),
+            ("log-space", account.room),
+            ("queue", account.turn),
             ("disks", account.disks()),
         ];
         for (stage, nanos) in stages.into_iter().filter(|(_, nanos)| *nanos > 0) {
@@ -167,7 +167,7 @@ impl<'a> Rows<'a> {
         let cause =
             one.cause.as_ref().filter(|_| is_violated).map(|cause| (Dimension::Cause, words(pool, cause)));
         let violated = Value::Level(u64::from(is_violated));
-        self.add(Layer::Qos, labels.into_iter().chain(cause), [(Noun::Violated, violated)]);
+        self.add(Layer::Qos, labels.into_iter().chain(cause), [(Noun::Missed, violated)]);
     }
 
     /// What a pool's disks did.
@@ -243,7 +243,7 @@ fn words(pool: &str, cause: &Cause<String>) -> Arc<str> {
         Cause::Disk(disk) => format!("disk {pool}/{disk}").into(),
         Cause::Disks => "disks".into(),
         Cause::CacheMiss => "cache miss".into(),
-        Cause::Itself => "itself".into(),
+        Cause::Itself => "own demand".into(),
     }
 }
 
@@ -341,8 +341,8 @@ mod tests {
             row.values.iter().find(|(one, _)| *one == noun).map(|(_, value)| value.clone()).unwrap()
         };
         assert_eq!(value(Layer::Volume, Noun::Ops, "tank/web/a"), Value::Count(8));
-        assert_eq!(value(Layer::Volume, Noun::Time, "turn"), Value::Count(500));
-        assert_eq!(value(Layer::Qos, Noun::Violated, "tank/b"), Value::Level(1));
+        assert_eq!(value(Layer::Volume, Noun::Time, "queue"), Value::Count(500));
+        assert_eq!(value(Layer::Qos, Noun::Missed, "tank/b"), Value::Level(1));
         assert_eq!(value(Layer::Qos, Noun::P99, "tank/web"), Value::Level(77));
         assert_eq!(value(Layer::Pool, Noun::Time, "client"), Value::Count(1000));
         assert_eq!(value(Layer::Pool, Noun::Time, "scrub"), Value::Count(300));

@@ -9,7 +9,12 @@ pub fn disk(pool: &str, group: &engine::GroupStatus, disk: &engine::DiskStatus) 
         engine::DiskState::Online => (api::DiskState::Online, condition("Ready", true, "Online", "")),
         engine::DiskState::Failed => (
             api::DiskState::Failed,
-            condition("Ready", false, "Failed", "It was taken out after an error; its contents are stale."),
+            condition(
+                "Ready",
+                false,
+                "Failed",
+                "It was taken out of service after an error. Its data is out of date.",
+            ),
         ),
         engine::DiskState::Missing => (
             api::DiskState::Missing,
@@ -21,7 +26,7 @@ pub fn disk(pool: &str, group: &engine::GroupStatus, disk: &engine::DiskStatus) 
                 "Ready",
                 false,
                 "Offline",
-                "It was taken out by an administrator; what is written now it misses.",
+                "An administrator took it out of service. It misses new writes.",
             ),
         ),
         engine::DiskState::Empty => (
@@ -30,13 +35,12 @@ pub fn disk(pool: &str, group: &engine::GroupStatus, disk: &engine::DiskStatus) 
                 "Ready",
                 false,
                 "Rebuilt",
-                "It is out of service, and nothing is on it that is not elsewhere, too.",
+                "It is out of service. All its data is also on other disks.",
             ),
         ),
-        engine::DiskState::Leaving => (
-            api::DiskState::Leaving,
-            condition("Ready", true, "Leaving", "What is on it moves to other disks."),
-        ),
+        engine::DiskState::Leaving => {
+            (api::DiskState::Leaving, condition("Ready", true, "Leaving", "Its data moves to other disks."))
+        }
         engine::DiskState::Spare => (api::DiskState::Spare, condition("Ready", true, "Spare", "")),
         engine::DiskState::Cache => (api::DiskState::Cache, condition("Ready", true, "Cache", "")),
     };
@@ -71,23 +75,28 @@ pub fn disk(pool: &str, group: &engine::GroupStatus, disk: &engine::DiskStatus) 
 /// A sentence on what keeps a pool from healing.
 pub fn blocked(healing: &engine::Healing) -> String {
     let why = match healing.blocked.as_str() {
-        "" => "the disks concerned do not do what they are asked",
+        "" => "requests to the disks involved fail",
         why => why,
     };
-    format!("data that has to move stays where it is: {why}")
+    format!("data cannot move: {why}")
 }
 
-pub(super) fn healing(healing: &engine::Healing) -> (api::Healing, api::Condition) {
+pub(super) fn healing(healing: &engine::Healing) -> (api::Rebuild, api::Condition) {
     let blocked = Some(&healing.blocked).filter(|why| !why.is_empty()).map(|_| blocked(healing));
     let condition = match &blocked {
-        Some(why) => condition("Healing", false, "Blocked", format!("{why}. It is tried again by itself.")),
-        None => condition("Healing", true, "Moving", ""),
+        Some(why) => condition(
+            "Rebuilding",
+            false,
+            "Blocked",
+            format!("At the moment, {why}. It is retried automatically."),
+        ),
+        None => condition("Rebuilding", true, "Moving", ""),
     };
-    let healing = api::Healing {
+    let rebuild = api::Rebuild {
         left_bytes: healing.bytes_left,
         done_bytes: healing.bytes_done,
         since_unix_ms: healing.since.0,
         blocked,
     };
-    (healing, condition)
+    (rebuild, condition)
 }

@@ -28,7 +28,7 @@ pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     ok(&ask.page(alerts, key)?)
 }
 
-/// What is wrong now, the worst first; whoever watches is told when it is not what it was.
+/// The present alerts, the worst first; watching clients are told of changes.
 pub async fn look(shared: &Shared) -> Vec<Alert> {
     let view = view(shared).await;
     let mut alerts = found(&view);
@@ -115,7 +115,7 @@ fn told_of_disks(events: Vec<Event>, now_unix_ms: u64) -> Vec<Told> {
             }
             _ => continue,
         };
-        // One that has failed stays out until somebody does something.
+        // One that has failed stays out until an administrator acts.
         if what == DiskEvent::Failed || event.at_unix_ms + TOLD_MS > now_unix_ms {
             let (disk, message, at_unix_ms) = (event.object, event.message, event.at_unix_ms);
             told.push(Told { disk, what, message, at_unix_ms });

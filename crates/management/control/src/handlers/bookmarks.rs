@@ -50,11 +50,11 @@ pub async fn create(
     let (of, id) = (rules::full(&snapshot), snapshot.id.to_string());
     if ask.dry_run {
         let mark = convert::bookmark(&shared.engine.bookmark_create_check(&id, request.name).await?);
-        let change = format!("The moment of {of} is kept, without its blocks.");
+        let change = format!("The bookmark keeps the point in time of {of}, without its data.");
         return plan("bookmark.create", &mark.name, vec![change]);
     }
     let mark = convert::bookmark(&shared.engine.bookmark_create(&id, request.name).await?);
-    told(&shared, &who, "bookmark.created", &mark.name, &format!("made of {of}"));
+    told(&shared, &who, "bookmark.created", &mark.name, &format!("created from {of}"));
     made(StatusCode::CREATED, &Operation::BookmarkShow.path_of(&mark.name), &mark)
 }
 
@@ -69,8 +69,8 @@ pub async fn delete(
     shared.engine.pool_changeable(&mark.pool).await?;
     if ask.dry_run {
         let changes = [
-            "No increment can be sent from it any more; no data is lost.",
-            "A stream from it that broke off can go on only if another bookmark or the snapshot of that moment is there.",
+            "It can no longer be the base of an incremental send. No data is lost.",
+            "An interrupted send from it can resume only if another bookmark or the snapshot of that point in time exists.",
         ];
         return plan("bookmark.delete", &mark.name, changes.map(str::to_string).to_vec());
     }

@@ -7,7 +7,7 @@ use crate::tasks::Running;
 use crate::{Shared, convert};
 use axum::Extension;
 use axum::extract::{Path, State};
-use forebay_api::{Problem, Severity, Task, show_size};
+use forebay_api::{Problem, Severity, Task, show_rate};
 use std::sync::Arc;
 
 pub async fn begin(
@@ -28,15 +28,15 @@ pub fn start(shared: &Arc<Shared>, pool: String, who: String) -> Result<Task, Pr
         let speed = tokio::select! {
             speed = by.engine.pool_calibrate(&pool) => convert::speed(&speed.map_err(convert::problem)?),
             problem = stopped(&by) => {
-                return Err(problem.object(&pool).remedy("Start it again, then measure the pool."));
+                return Err(problem.object(&pool).remedy("Start the daemon again, then measure the pool."));
             }
         };
         let told = format!(
-            "measured: {} reads and {} writes of 8 KiB a second, {} read and {} written a second in requests of 1 MiB, by {who}",
+            "measured: {} read IOPS and {} write IOPS at 8 KiB, {} read and {} write at 1 MiB, by {who}",
             speed.read_iops,
             speed.write_iops,
-            show_size(speed.read_bytes_per_second),
-            show_size(speed.write_bytes_per_second)
+            show_rate(speed.read_bytes_per_second),
+            show_rate(speed.write_bytes_per_second)
         );
         by.events.record(Severity::Info, "pool.calibrated", &pool, &told);
         Ok(Some(serde_json::to_value(speed).expect("it is plain data")))

@@ -126,16 +126,16 @@ fn sign(spec: &mut ChannelSpec) -> Result<Option<String>, Problem> {
     Ok(Some(secret))
 }
 
-/// `alerts from warning on, as mail to a@example.com`.
+/// `alerts of severity warning or worse go by mail to a@example.com over mail.example.com`.
 fn in_words(spec: &ChannelSpec) -> String {
     let to = match &spec.delivery {
-        Delivery::Mail(mail) => format!("as mail to {} over {}", mail.to.join(", "), mail.host),
-        Delivery::Webhook(hook) => format!("as requests to {}", hook.shown_url()),
-        Delivery::Syslog(syslog) => format!("as syslog to {}", syslog.host),
-        Delivery::SnmpTrap(trap) => format!("as SNMP traps to {}", trap.host),
+        Delivery::Mail(mail) => format!("by mail to {} over {}", mail.to.join(", "), mail.host),
+        Delivery::Webhook(hook) => format!("by webhook to {}", hook.shown_url()),
+        Delivery::Syslog(syslog) => format!("by syslog to {}", syslog.host),
+        Delivery::SnmpTrap(trap) => format!("by SNMP traps to {}", trap.host),
     };
-    let off = if spec.enabled { "" } else { ", but it is disabled" };
-    format!("alerts that are {} or worse go {to}{off}", spec.severity_min.name())
+    let off = if spec.enabled { "" } else { ", but the channel is disabled" };
+    format!("alerts of severity {} or worse go {to}{off}", spec.severity_min.name())
 }
 
 pub async fn create(
@@ -198,7 +198,7 @@ pub async fn set(
         }
         let mut changes = Vec::new();
         if one.name != before.name {
-            changes.push(format!("The channel is called {}.", one.name));
+            changes.push(format!("The channel is renamed to {}.", one.name));
         }
         if one.spec != before.spec {
             changes.push(format!("Now {}.", in_words(&one.spec)));
@@ -237,7 +237,7 @@ pub async fn delete(
         return plan(
             "channel.delete",
             &one.name,
-            vec!["The channel is gone; what it has not delivered is not sent.".into()],
+            vec!["The channel is deleted. Its undelivered notices are not sent.".into()],
         );
     }
     let one = change(&shared, remove).await?;

@@ -1,4 +1,4 @@
-//! What of a pool is lost, and that somebody knows of it.
+//! Lost data of a pool, and its acceptance by an administrator.
 
 use super::pools::{accepted, imported, result};
 use super::told;
@@ -28,14 +28,16 @@ pub async fn accept(
     shared.engine.pool_changeable(&pool.name).await?;
     let open = pool.damage.open;
     let words = if open == 1 {
-        "1 place that is lost counts".to_string()
+        "1 unrecoverable block is accepted".to_string()
     } else {
-        format!("{open} places that are lost count")
+        format!("{open} unrecoverable blocks are accepted")
     };
     if ask.dry_run {
         let changes = match open {
             0 => Vec::new(),
-            _ => vec![format!("{words} as known: pool {} is not called damaged for them.", pool.name)],
+            _ => {
+                vec![format!("{words}: pool {} no longer counts as damaged because of this loss.", pool.name)]
+            }
         };
         return plan("pool.damage_accept", &pool.name, changes);
     }
@@ -43,7 +45,7 @@ pub async fn accept(
     let work = async move {
         let accepted = by.engine.damage_accept(&id).await.map_err(convert::problem)?;
         if open > 0 {
-            told(&by, &who, "pool.damage_accepted", &pool.name, &format!("{words} as known"));
+            told(&by, &who, "pool.damage_accepted", &pool.name, &words);
         }
         result(&accepted)
     };
@@ -64,7 +66,7 @@ pub async fn of_named(shared: &Shared, pool: &str, name: &str) -> Result<Option<
 fn in_words(pool: &str, bytes: u64) -> Option<String> {
     let lost = api::show_size(bytes);
     (bytes > 0).then(|| {
-        format!("{lost} are lost, and reading them fails: `forebay pool status {pool} --errors` says which.")
+        format!("{lost} are lost, and reading them fails: `forebay pool status {pool} --errors` lists them.")
     })
 }
 
@@ -72,10 +74,10 @@ fn in_words(pool: &str, bytes: u64) -> Option<String> {
 pub fn of_pool(pool: &engine::PoolStatus) -> api::Condition {
     let (places, name) = (pool.damage.places, &pool.name);
     let reason = if pool.damage.open > 0 { "DataLost" } else { "LossAccepted" };
-    let are = if places == 1 { "place is" } else { "places are" };
+    let are = if places == 1 { "block is" } else { "blocks are" };
     let message = format!(
-        "{places} {are} lost: no disk has what was there, and reading it fails. 'forebay pool status {name} --errors' lists whose it is. \
-         Restore it from a backup; what is written anew is right again."
+        "{places} {are} unrecoverable: no disk has the data, and reading it fails. 'forebay pool status {name} --errors' lists the affected volumes \
+         and snapshots. Restore them from a backup; overwriting a block repairs it."
     );
     condition("Intact", false, reason, message)
 }
@@ -94,8 +96,8 @@ fn range(pool: &str, lost: &engine::Damaged) -> api::DamagedRange {
 /// What a volume says of it.
 pub fn of_volume(volume: &engine::VolumeInfo) -> Option<api::Condition> {
     let message = format!(
-        "{} of it are lost, and reading them fails. 'forebay pool status {} --errors' says which. Restore them from a backup, or put the volume \
-         back to a snapshot from before.",
+        "{} of it are lost, and reading them fails. 'forebay pool status {} --errors' lists them. Restore them from a backup, or roll the volume \
+         back to an earlier snapshot.",
         api::show_size(volume.damaged),
         volume.pool
     );

@@ -33,7 +33,7 @@ const BLOCKED_TIME_MAX: Duration = Duration::from_secs(15);
 const FOLLOW_DELAY: Duration = Duration::from_secs(10);
 const LOCATE_SECONDS: u32 = 30;
 /// Of work that is remembered in the pool.
-const GOES_ON: &str = "Start it again: the work goes on by itself.";
+const GOES_ON: &str = "Start the daemon again: the work continues automatically.";
 
 /// A disk of an imported pool.
 struct Found {
@@ -81,7 +81,7 @@ async fn find(shared: &Shared, name: &str) -> Result<Found, Problem> {
             }
         }
     }
-    let remedy = "Name it POOL/NUMBER, POOL/PATH or by its UUID; `forebay disk list` shows them.";
+    let remedy = "Name the disk as POOL/NUMBER, POOL/PATH or UUID; `forebay disk list` shows them.";
     Err(Problem::new(Code::NotFound, "no imported pool has such a disk").object(name).remedy(remedy))
 }
 
@@ -162,12 +162,14 @@ pub async fn add(
     let adds: Vec<(String, DiskAdd)> = adds.collect();
     if ask.dry_run {
         let sizes = shared.engine.disk_add_check(&pool.id.to_string(), adds).await?;
-        let joining =
-            format!("{} joins the pool; what was on it is lost.", disks_in_words(request.disks.len()));
+        let joining = format!(
+            "Added to the pool: {}. All existing data there is lost.",
+            disks_in_words(request.disks.len())
+        );
         let then = match purpose {
-            Purpose::Spare => "It waits to take the place of a disk that fails.",
-            Purpose::Cache => "It holds copies of what is read from the data disks at random.",
-            Purpose::Data => "Data spreads over it in the background.",
+            Purpose::Spare => "A spare disk replaces a disk that fails.",
+            Purpose::Cache => "A cache disk keeps copies of data that is read at random.",
+            Purpose::Data => "Data is spread over the new disks in the background.",
         };
         let mut changes = vec![joining, then.into()];
         if purpose == Purpose::Spare {
@@ -207,9 +209,9 @@ async fn add_group(shared: &Arc<Shared>, pool: PoolStatus, dry_run: bool, add: G
         let room = show_size(bytes);
         let changes = vec![
             format!(
-                "{disks} join the pool as a {layout} group with room for {room}; what was on them is lost."
+                "Added to the pool: a {layout} group of {disks}, with room for {room}. All existing data there is lost."
             ),
-            "New data goes to all groups, at first to this one; what is there stays where it is.".into(),
+            "New data goes to all groups, to this one first. Existing data stays where it is.".into(),
         ];
         return plan("pool.add", &name, changes);
     }
@@ -231,7 +233,7 @@ pub async fn replace(
     let found = find(&shared, &name).await?;
     shared.engine.pool_changeable(&found.pool.name).await?;
     if matches!(found.disk.state, DiskState::Empty | DiskState::Spare | DiskState::Cache) {
-        return Err(Problem::new(Code::Unsafe, "nothing is on this disk")
+        return Err(Problem::new(Code::Unsafe, "this disk holds no data that could move")
             .object(found.name())
             .remedy("Add the new disk with `forebay pool add POOL DISK…`, and remove this one.")
             .into());
@@ -243,7 +245,7 @@ pub async fn replace(
             let spare = disks.find(|disk| disk.state == DiskState::Spare).ok_or_else(|| {
                 Problem::new(Code::Unsafe, "the pool has no spare disk")
                     .object(found.name())
-                    .remedy("Name the new disk after it; `forebay disk list --free` lists those that a pool may take.")
+                    .remedy("Name the new disk: `forebay disk replace DISK NEW`; `forebay disk list --free` lists those that a pool can use.")
             })?;
             format!("spare disk {}/{}", found.pool.name, spare.number)
         }
@@ -256,11 +258,11 @@ pub async fn replace(
         let size = shared.engine.disk_replace_check(&pool, &disk, with).await?;
         let how = if found.is_in_service() { "moves to" } else { "is rebuilt on" };
         let mut changes = vec![
-            format!("What is on {} {how} {new}, or on other disks of its group.", found.words()),
-            "Then it leaves the pool.".into(),
+            format!("The data of {} {how} {new} or other disks of its group.", found.words()),
+            "Then the old disk leaves the pool.".into(),
         ];
         if is_new {
-            changes.insert(0, format!("{new} joins the pool; what was on it is lost."));
+            changes.insert(0, format!("Added to the pool: {new}. All existing data there is lost."));
         }
         let least = Some(found.disk.size);
         changes.extend(size.and_then(|size| rules::disks::small_disk(&new, size, least)));
@@ -284,11 +286,11 @@ pub async fn remove(State(shared): State<Arc<Shared>>, Path(name): Path<String>,
         let words = found.words();
         let bytes = shared.engine.disk_remove_check(&id.to_string(), &disk.to_string()).await?;
         let change = match bytes {
-            0 => format!("{words} leaves the pool; nothing is on it."),
+            0 => format!("{words} leaves the pool. It holds no data."),
             bytes => {
                 let bytes = show_size(bytes);
                 format!(
-                    "{words} leaves the pool, after {bytes} of it that are in use have moved to the others of its group."
+                    "{words} leaves the pool after {bytes} of data have moved to other disks of its group."
                 )
             }
         };
@@ -307,7 +309,7 @@ pub async fn remove(State(shared): State<Arc<Shared>>, Path(name): Path<String>,
 pub async fn group_remove(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {
     let named = name.rsplit_once('/').and_then(|(pool, number)| Some((pool, number.parse::<u16>().ok()?)));
     let Some((pool, number)) = named else {
-        let remedy = "Name it POOL/NUMBER; `forebay pool status` shows the numbers.";
+        let remedy = "Name the group as POOL/NUMBER; `forebay pool status` shows the numbers.";
         return Err(Problem::new(Code::NotFound, "there is no such group")
             .object(name)
             .remedy(remedy)
@@ -321,7 +323,10 @@ pub async fn group_remove(State(shared): State<Arc<Shared>>, Path(name): Path<St
         let group = pool.groups.iter().find(|group| group.number == number);
         let disks = disks_in_words(group.map_or(0, |group| group.disks.len()));
         let changes = vec![
-            format!("{} move from group {number} to the others, which have room for it.", show_size(bytes)),
+            format!(
+                "{} of data move from group {number} to the other groups, which have room for them.",
+                show_size(bytes)
+            ),
             format!("Then its {disks} leave the pool."),
         ];
         return plan("group.remove", &object, changes);
@@ -340,8 +345,8 @@ pub async fn offline(State(shared): State<Arc<Shared>>, Path(name): Path<String>
     let left = rules::disks::disk_offline(&found.group, &found.disk).map_err(|p| p.object(found.name()))?;
     if ask.dry_run {
         let changes = vec![
-            format!("{} is taken out of service; what is written then it misses.", found.words()),
-            format!("Until it is back or rebuilt, its group can lose {left} more."),
+            format!("{} is taken out of service and misses new writes.", found.words()),
+            format!("Disks that its group can still lose until it is back or rebuilt: {left}."),
         ];
         return plan("disk.offline", &found.name(), changes);
     }
@@ -367,7 +372,8 @@ pub async fn online(
     if ask.dry_run {
         let (pool, disk) = (found.pool.id.to_string(), found.disk.id.to_string());
         shared.engine.disk_online_check(&pool, &disk, request.path.as_deref()).await?;
-        let change = "It serves again, under a new number, and gets a copy of what it missed.";
+        let change =
+            "The disk serves again, under a new number, and gets a copy of the writes that it missed.";
         return plan("disk.online", &found.name(), vec![change.into()]);
     }
     let (object, id, disk) = (found.name(), found.pool.id, found.disk.id);
@@ -386,7 +392,7 @@ pub async fn clear(State(shared): State<Arc<Shared>>, Path(name): Path<String>, 
     if ask.dry_run {
         let errors = found.disk.errors;
         let change = format!(
-            "{}: its counters of {} read, {} write and {} checksum errors go back to 0.",
+            "{}: the counters of {} read, {} write and {} checksum errors are reset to 0.",
             found.words(),
             errors.read,
             errors.write,
@@ -409,8 +415,8 @@ pub async fn locate(
 ) -> Answered {
     let seconds = request.seconds.unwrap_or(LOCATE_SECONDS);
     if !(1..=3600).contains(&seconds) {
-        let detail = format!("{seconds} seconds are not possible");
-        return Err(rules::invalid("seconds", detail, "Give between 1 and 3600.").into());
+        let detail = format!("{seconds} seconds is out of range");
+        return Err(rules::invalid("seconds", detail, "Give 1 to 3600.").into());
     }
     let found = find(&shared, &name).await?;
     let (object, by) = (found.name(), shared.clone());
@@ -467,7 +473,7 @@ pub async fn trim(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -
         running.give_up_turn();
         let trimmed = tokio::select! {
             trimmed = by.engine.pool_trim(&id) => trimmed.map_err(convert::problem)?,
-            problem = stopped(&by) => return Err(problem.object(&id).remedy("Start it again, then trim the pool.")),
+            problem = stopped(&by) => return Err(problem.object(&id).remedy("Start the daemon again, then trim the pool.")),
         };
         let trimmed = PoolTrimmed { discarded_bytes: trimmed.bytes, disks_without: trimmed.without };
         Ok(Some(serde_json::to_value(trimmed).expect("it is plain data")))
@@ -580,9 +586,9 @@ async fn healed(
 }
 
 fn gone(pool: Id) -> Problem {
-    Problem::new(Code::Conflict, "the pool was closed before its data was where it should be")
+    Problem::new(Code::Conflict, "the pool was closed before the work was complete")
         .object(pool.to_string())
-        .remedy("Import it: the work goes on by itself.")
+        .remedy("Import the pool: the work continues automatically.")
 }
 
 /// What a task fails with when the daemon stops before it is done; waits until then.
@@ -590,7 +596,7 @@ pub async fn stopped(shared: &Shared) -> Problem {
     let mut stopping = shared.stopping.subscribe();
     // An error means that the daemon is gone altogether.
     let _ = stopping.wait_for(|stopping| *stopping).await;
-    Problem::new(Code::Stopped, "the daemon stops")
+    Problem::new(Code::Stopped, "the daemon is stopping")
 }
 
 async fn watch_healing(shared: &Shared, running: &Running, pool: Id) -> Result<(), Problem> {
@@ -628,7 +634,7 @@ async fn watch_healing(shared: &Shared, running: &Running, pool: Id) -> Result<(
                 if since.elapsed() >= BLOCKED_TIME_MAX {
                     return Err(Problem::new(Code::Conflict, convert::blocked(&now))
                         .object(status.name)
-                        .remedy("The work goes on by itself as soon as it can; `forebay pool status` shows how far it is."));
+                        .remedy("The work continues automatically as soon as possible; `forebay pool status` shows its progress."));
                 }
                 healing = Box::pin(heal(BLOCKED_RETRY_DELAY, 1));
             }

@@ -3,6 +3,7 @@
 //! Their ETag is the revision that each change raises, a change of a secret included, which is not shown. Taking away what
 //! a host sees can stop what runs on it, so removing one that sees volumes has to be asked for (`unmap`).
 
+use super::thresholds::check_unnamed;
 use super::told;
 use crate::access::IscsiSession;
 use crate::events::now_unix_ms;
@@ -17,6 +18,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
+use forebay_analytics::Dimension;
 use forebay_api as api;
 use forebay_api::{Code, HostCreate, HostGroupCreate, HostGroupSet, HostSet, Operation, Problem};
 use std::collections::HashMap;
@@ -65,8 +67,8 @@ fn shown(host: &Host, around: &Surroundings<'_>) -> api::Host {
             initiators: host.initiators.clone(),
             chap_user: host.chap.as_ref().map(|chap| chap.user.clone()),
             mutual_user: host.mutual.as_ref().map(|chap| chap.user.clone()),
-            ceiling_iops: host.ceiling_iops,
-            ceiling_bytes_per_second: host.ceiling_bytes_per_second,
+            max_iops: host.max_iops,
+            max_bytes_per_second: host.max_bytes_per_second,
         },
         status: api::HostStatus {
             groups: around.content.groups_with(&host.id).map(|group| group.name.clone()).collect(),
@@ -119,9 +121,12 @@ pub async fn show(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -
 fn proof_in_words(host: &Host) -> String {
     match (&host.chap, &host.mutual) {
         (None, _) => "Its initiator name is enough to log in.".into(),
-        (Some(chap), None) => format!("It proves itself as {} (CHAP).", chap.user),
+        (Some(chap), None) => format!("It logs in as {} with CHAP.", chap.user),
         (Some(chap), Some(mutual)) => {
-            format!("It proves itself as {}, and the target as {} (mutual CHAP).", chap.user, mutual.user)
+            format!(
+                "It logs in as {}, and the target proves itself as {} (mutual CHAP).",
+                chap.user, mutual.user
+            )
         }
     }
 }
@@ -144,8 +149,8 @@ pub fn new(request: &HostCreate) -> Result<Host, Problem> {
         initiators: iscsi_names::initiators(&request.initiators)?,
         chap: iscsi_names::chap(request.chap.as_ref())?,
         mutual: iscsi_names::mutual(request.mutual.as_ref())?,
-        ceiling_iops: ceiling(CEILING_IOPS, request.ceiling_iops)?,
-        ceiling_bytes_per_second: ceiling(CEILING_BYTES, request.ceiling_bytes_per_second)?,
+        max_iops: ceiling(CEILING_IOPS, request.max_iops)?,
+        max_bytes_per_second: ceiling(CEILING_BYTES, request.max_bytes_per_second)?,
     };
     iscsi_names::both(host.chap.as_ref(), host.mutual.as_ref())?;
     Ok(host)
@@ -159,16 +164,16 @@ pub async fn create(
 ) -> Answered {
     let host = new(&request)?;
     let (id, name) = (host.id.clone(), host.name.clone());
-    let what = format!("known as {}", host.initiators.join(", "));
+    let what = format!("with initiator names {}", host.initiators.join(", "));
     let mut more = vec![proof_in_words(&host)];
-    more.extend(host.ceilings().map(|ceiling| format!("It gets at most {ceiling} a second.")));
+    more.extend(host.ceilings().map(|limit| format!("Its limit is {limit}.")));
     let add = move |content: &mut Content| {
         content.hosts.push(host);
         Ok(())
     };
     if ask.dry_run {
         shared.hosts.plan(add)?;
-        return plan("host.create", &name, [vec![format!("A host {what} is made.")], more].concat());
+        return plan("host.create", &name, [vec![format!("A host {what} is created.")], more].concat());
     }
     let _turn = shared.volume_turn.lock().await;
     change(&shared, add).await?;
@@ -180,6 +185,10 @@ pub async fn create(
 /// Applies a change to a host; says what is different.
 fn apply(host: &mut Host, request: &HostSet) -> Result<Vec<String>, Problem> {
     let before = host.clone();
+    if let Some(name) = &request.name {
+        rules::name("name", name)?;
+        host.name.clone_from(name);
+    }
     if let Some(initiators) = &request.initiators {
         host.initiators = iscsi_names::initiators(initiators)?;
     }
@@ -190,30 +199,33 @@ fn apply(host: &mut Host, request: &HostSet) -> Result<Vec<String>, Problem> {
         host.mutual = iscsi_names::mutual(mutual.as_ref())?;
     }
     iscsi_names::both(host.chap.as_ref(), host.mutual.as_ref())?;
-    if request.ceiling_iops.is_some() {
-        host.ceiling_iops = ceiling(CEILING_IOPS, request.ceiling_iops)?;
+    if request.max_iops.is_some() {
+        host.max_iops = ceiling(CEILING_IOPS, request.max_iops)?;
     }
-    if request.ceiling_bytes_per_second.is_some() {
-        host.ceiling_bytes_per_second = ceiling(CEILING_BYTES, request.ceiling_bytes_per_second)?;
+    if request.max_bytes_per_second.is_some() {
+        host.max_bytes_per_second = ceiling(CEILING_BYTES, request.max_bytes_per_second)?;
     }
     let mut changes = Vec::new();
+    if host.name != before.name {
+        changes.push(format!("renamed from {} to {}", before.name, host.name));
+    }
     if host.initiators != before.initiators {
-        changes.push(format!("known as {}", host.initiators.join(", ")));
+        changes.push(format!("initiator names set to {}", host.initiators.join(", ")));
     }
     for (what, now, then) in
         [("CHAP", &host.chap, &before.chap), ("mutual CHAP", &host.mutual, &before.mutual)]
     {
         match now {
             _ if now == then => {}
-            Some(credentials) => changes.push(format!("{what} set, as {}", credentials.user)),
+            Some(credentials) => changes.push(format!("{what} set, with user {}", credentials.user)),
             None => changes.push(format!("{what} removed")),
         }
     }
     if host.ceiling() != before.ceiling() {
         let ceilings: Vec<String> = host.ceilings().collect();
         changes.push(match ceilings.is_empty() {
-            true => "no ceiling from now on".into(),
-            false => format!("at most {} a second", ceilings.join(" and ")),
+            true => "limit removed".into(),
+            false => format!("limit set to {}", ceilings.join(" and ")),
         });
     }
     // Who sets it, also to what it is, has looked at it.
@@ -230,7 +242,11 @@ pub async fn set(
     headers: HeaderMap,
     Input(request): Input<HostSet>,
 ) -> Answered {
-    let id = shared.hosts.content().host(&name)?.id.clone();
+    let known = shared.hosts.content().host(&name)?.clone();
+    if request.name.as_ref().is_some_and(|new| *new != known.name) {
+        check_unnamed(&shared, Dimension::Client, &known.name)?;
+    }
+    let id = known.id;
     let change_it = move |content: &mut Content| {
         let host = content.host_mut(&id)?;
         check_precondition(&headers, &tag_of(&host.id, host.revision), "host", &host.name)?;
@@ -255,9 +271,9 @@ fn check_unmapped(name: &str, volumes: usize, projects: &[String], unmap: bool) 
     if (volumes == 0 && projects.is_empty()) || unmap {
         return Ok(());
     }
-    let seen = format!("it sees {volumes} volumes, which would be taken from under what runs there");
+    let seen = format!("{volumes} volumes are mapped to it, and programs that use them would lose them");
     let named = format!("projects name it: {}", few(projects));
-    let unnamed = "Have the projects name others with `forebay project set PROJECT --host NAME`";
+    let unnamed = "Give the projects other hosts with `forebay project set PROJECT --host NAME`";
     let (detail, remedy) = match (volumes, projects) {
         (0, _) => (named, format!("{unnamed}, or remove it with --unmap.")),
         (_, []) => (
@@ -268,7 +284,7 @@ fn check_unmapped(name: &str, volumes: usize, projects: &[String], unmap: bool) 
         _ => (
             format!("{seen}; {named}"),
             format!(
-                "{unnamed}, unmap what is left with `forebay volume unmap VOLUME --host HOST`, or remove it with --unmap."
+                "{unnamed}, and unmap the other volumes with `forebay volume unmap VOLUME --host HOST`. Or remove it with --unmap."
             ),
         ),
     };
@@ -278,8 +294,8 @@ fn check_unmapped(name: &str, volumes: usize, projects: &[String], unmap: bool) 
 /// For the plan of a removal.
 fn loss_in_words(who: &str, volumes: usize, projects: &[String]) -> impl Iterator<Item = String> {
     let seen = (volumes > 0).then(|| format!("{who} {volumes} volumes."));
-    let named =
-        (!projects.is_empty()).then(|| format!("No project names it any more; these do: {}.", few(projects)));
+    let named = (!projects.is_empty())
+        .then(|| format!("It is removed from the projects that name it: {}.", few(projects)));
     seen.into_iter().chain(named)
 }
 
@@ -308,13 +324,13 @@ pub async fn delete(
     };
     if ask.dry_run {
         let (name, volumes, projects) = shared.hosts.plan(remove)?;
-        let mut changes = vec!["The host is forgotten and cannot log in any more.".to_string()];
+        let mut changes = vec!["The host is removed and can no longer log in.".to_string()];
         changes.extend(loss_in_words("It loses", volumes, &projects));
         return plan("host.delete", &name, changes);
     }
     let _turn = shared.volume_turn.lock().await;
     let (name, ..) = change(&shared, remove).await?;
-    told(&shared, &who, "host.deleted", &name, "forgotten");
+    told(&shared, &who, "host.deleted", &name, "removed");
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -369,7 +385,7 @@ pub async fn group_create(
     };
     if ask.dry_run {
         let words = shared.hosts.plan(add)?;
-        return plan("host_group.create", &name, vec![format!("A host group with {words} is made.")]);
+        return plan("host_group.create", &name, vec![format!("A host group with {words} is created.")]);
     }
     let _turn = shared.volume_turn.lock().await;
     let words = change(&shared, add).await?;
@@ -387,20 +403,31 @@ pub async fn group_set(
     Input(request): Input<HostGroupSet>,
 ) -> Answered {
     let change_it = move |content: &mut Content| {
-        let (hosts, words) = members(content, &request.hosts)?;
+        let members = request.hosts.as_ref().map(|hosts| members(content, hosts)).transpose()?;
         let group = content.group_mut(&name)?;
         check_precondition(&headers, &tag_of(&group.id, group.revision), "host group", &group.name)?;
-        let is_new = group.hosts != hosts;
-        (group.revision, group.came_with, group.hosts) = (group.revision + u64::from(is_new), None, hosts);
-        Ok((group.id.clone(), group.name.clone(), is_new.then_some(format!("has {words}"))))
+        let mut changes = Vec::new();
+        if let Some(name) = request.name.filter(|name| *name != group.name) {
+            rules::name("name", &name)?;
+            changes.push(format!("renamed from {} to {name}", group.name));
+            group.name = name;
+        }
+        if let Some((hosts, words)) = members.filter(|(hosts, _)| *hosts != group.hosts) {
+            changes.push(format!("has {words}"));
+            group.hosts = hosts;
+        }
+        // An administrator has looked at it, also where nothing changes.
+        group.came_with = None;
+        group.revision += u64::from(!changes.is_empty());
+        Ok((group.id.clone(), group.name.clone(), changes))
     };
     if ask.dry_run {
         let (_, name, changes) = shared.hosts.plan(change_it)?;
-        return plan("host_group.set", &name, changes.into_iter().collect());
+        return plan("host_group.set", &name, changes);
     }
     let _turn = shared.volume_turn.lock().await;
     let (id, name, changes) = change(&shared, change_it).await?;
-    if let Some(what) = changes {
+    for what in changes {
         told(&shared, &who, "host_group.changed", &name, &what);
     }
     let (group, tag) = group_now(&shared, &id)?;

@@ -26,7 +26,7 @@ pub async fn heir_of(shared: &Shared, volume: &VolumeInfo) -> Result<Heir, Probl
     Ok(heir(volume, &pool_id(shared, &volume.pool).await?))
 }
 
-/// Those of these volumes that follow a project. Of what belongs to none nobody says anything: that is mapped as somebody mapped it.
+/// Those of these volumes that follow a project. A volume without a project keeps the mappings that an administrator made.
 pub async fn heirs_of(shared: &Shared, volumes: &[VolumeInfo]) -> Vec<Heir> {
     let pools: HashMap<String, String> =
         shared.engine.pools().await.into_iter().map(|pool| (pool.name, pool.id.to_string())).collect();
@@ -60,13 +60,13 @@ pub async fn follow(shared: &Arc<Shared>, volumes: &[VolumeInfo]) {
     match blocking(move || by.hosts.change(follow)).await {
         Ok((told, refused)) => {
             for Difference { hosts, what } in told {
-                let what = format!("{what}, as projects say");
+                let what = format!("{what}, inherited from projects");
                 shared.events.record(Severity::Info, "mapping.inherited", &hosts, &what);
             }
             tell_refused(shared, shared.refusals.news(refused));
         }
         Err(problem) => {
-            let what = format!("volumes are not mapped as their projects say: {}", problem.detail);
+            let what = format!("volumes are not mapped to the hosts of their projects: {}", problem.detail);
             let object = problem.object.unwrap_or_default();
             shared.events.record(Severity::Error, "mapping.refused", &object, &what);
         }
@@ -82,9 +82,9 @@ fn tell_refused(shared: &Shared, refused: Vec<Refused>) {
     for ((host, why), volumes) in alike {
         let more = match volumes.len() {
             1 => String::new(),
-            count => format!(", nor are {} others", count - 1),
+            count => format!(" (nor are {} other volumes)", count - 1),
         };
-        let what = format!("it is not mapped to {host}, as its project says{more}: {why}");
+        let what = format!("it is not mapped to {host}, which its project names{more}: {why}");
         shared.events.record(Severity::Warning, "mapping.refused", &volumes[0], &what);
     }
 }
@@ -127,7 +127,9 @@ pub async fn restored_in_words(shared: &Shared, name: &str) -> Result<String, Pr
     let gains = gains_in_words(shared, name).await?;
     Ok(match gains.is_empty() {
         true => "It is mapped to no host.".into(),
-        false => format!("If it had hosts of its own, it is mapped to none; else: {}", gains.join(" ")),
+        false => {
+            format!("If it had hosts of its own, it is mapped to no host. Otherwise: {}", gains.join(" "))
+        }
     })
 }
 
@@ -155,16 +157,17 @@ pub async fn move_check(shared: &Shared, volume: &VolumeInfo, pool: &str) -> Res
     };
     let (from, to) = (format!("{}/{project}", volume.pool), format!("{}/{project}", there.pool));
     let detail = format!(
-        "it inherits its hosts, and project {from} says {}, but {to} says {}",
+        "it inherits its hosts, and project {from} has {}, but project {to} has {}",
         in_words(&here),
         in_words(&there_said)
     );
     let remedy = match &here[..] {
         [] => format!(
-            "Have both say the same: `forebay project set {to} --inherit hosts`. Or map the volume itself first."
+            "Give both projects the same hosts: `forebay project set {to} --inherit hosts`. Or map the volume itself first."
         ),
         here => format!(
-            "Have both say the same: `forebay project set {to} --host {}`. Or give the volume hosts of its own with `forebay volume map VOLUME --host HOST`.",
+            "Give both projects the same hosts: `forebay project set {to} --host {}`. Or give the volume its own hosts with `forebay volume map \
+             VOLUME --host HOST`.",
             content.names(here).join(" ")
         ),
     };

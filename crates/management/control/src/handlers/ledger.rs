@@ -48,7 +48,7 @@ pub async fn list(
     }
 }
 
-/// How many seconds of so many lines fit into an answer: one at least, or nobody would ever see it.
+/// How many seconds of so many lines fit into an answer: one at least, or no client would ever see it.
 fn fitting(lines: impl Iterator<Item = usize>) -> usize {
     let mut total = 0;
     let fits = |(nth, lines): &(usize, usize)| {
@@ -73,9 +73,9 @@ fn second(pool: &str, second: &engine::LedgerSecond, names: &HashMap<Id, String>
         number: second.number,
         ended_unix_ms: second.at.0,
         span_us: second.span / 1000,
-        promisable_permille: second.capacity.map(permille),
-        promised_permille: permille(second.promised),
-        own_work_us: own_work.map(|(nanos, task)| (task.name().into(), nanos / 1000)).collect(),
+        guarantee_max_permille: second.capacity.map(permille),
+        guaranteed_permille: permille(second.promised),
+        background_work_us: own_work.map(|(nanos, task)| (task.name().into(), nanos / 1000)).collect(),
         volumes: second.volumes.iter().filter_map(|one| line(pool, one, names)).collect(),
     }
 }
@@ -86,20 +86,20 @@ fn line(pool: &str, one: &engine::VolumeSecond, names: &HashMap<Id, String>) -> 
     let state = match one.state {
         engine::State::Idle => return None,
         engine::State::Met => api::LedgerState::Met,
-        engine::State::NotDemanded => api::LedgerState::NotDemanded,
-        engine::State::Capped => api::LedgerState::Capped,
-        engine::State::Violated => api::LedgerState::Violated,
+        engine::State::NotDemanded => api::LedgerState::LowDemand,
+        engine::State::Capped => api::LedgerState::Limited,
+        engine::State::Violated => api::LedgerState::Missed,
         engine::State::BestEffort => api::LedgerState::BestEffort,
-        engine::State::CannotBeKept => api::LedgerState::CannotBeKept,
+        engine::State::CannotBeKept => api::LedgerState::CannotBeMet,
     };
     Some(api::LedgerLine {
         volume: format!("{pool}/{}", one.name),
         volume_id: one.volume.to_string(),
         level: names[&one.level].clone(),
         standing: one.standing.map(|standing| match standing {
-            engine::Standing::Promised => api::Standing::Promised,
+            engine::Standing::Promised => api::Standing::Guaranteed,
             engine::Standing::BestEffort => api::Standing::BestEffort,
-            engine::Standing::CannotBeKept => api::Standing::CannotBeKept,
+            engine::Standing::CannotBeKept => api::Standing::CannotBeMet,
             engine::Standing::Unmeasured => api::Standing::Unmeasured,
         }),
         state,
@@ -125,11 +125,11 @@ fn line(pool: &str, one: &engine::VolumeSecond, names: &HashMap<Id, String>) -> 
 fn cause(pool: &str, cause: &engine::Cause<String>) -> api::LedgerCause {
     let (kind, object) = match cause {
         engine::Cause::Neighbour(name) => (api::CauseKind::Neighbour, Some(format!("{pool}/{name}"))),
-        engine::Cause::Task(task) => (api::CauseKind::OwnWork, Some(task.name().to_string())),
+        engine::Cause::Task(task) => (api::CauseKind::BackgroundWork, Some(task.name().to_string())),
         engine::Cause::Disk(disk) => (api::CauseKind::Disk, Some(disk.to_string())),
         engine::Cause::Disks => (api::CauseKind::Disks, None),
         engine::Cause::CacheMiss => (api::CauseKind::CacheMiss, None),
-        engine::Cause::Itself => (api::CauseKind::Itself, None),
+        engine::Cause::Itself => (api::CauseKind::OwnDemand, None),
     };
     api::LedgerCause { kind, object }
 }

@@ -1,8 +1,10 @@
 //! Service levels. They change in the volumes' turn: who has one is so until it is done.
 
 use super::hosts::tag_of;
+use super::thresholds::check_unnamed;
 use super::told;
 use crate::events::now_unix_ms;
+use crate::hosts::Uncounted;
 use crate::levels::{Content, Level, in_words, is_built_in};
 use crate::request::{
     Answered, Ask, Failure, Input, Principal, check_precondition, json, made, ok, plan, tagged,
@@ -13,6 +15,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
+use forebay_analytics::Dimension;
 use forebay_api::{self as api, Code, LevelCreate, LevelSet, LevelSpec, Operation, Problem};
 use forebay_base::Id;
 use forebay_pool::{PromiseChange, Source};
@@ -40,7 +43,7 @@ async fn change<T: Send + 'static>(
     let by = shared.clone();
     let made = blocking(move || by.levels.change(change)).await?;
     let pools: Vec<String> = shared.engine.pools().await.iter().map(|pool| pool.id.to_string()).collect();
-    carrier::note_changes(shared, pools).await;
+    carrier::note_changes(shared, pools, Uncounted::OfLevels).await;
     apply(shared).await?;
     Ok(made)
 }
@@ -97,11 +100,11 @@ pub async fn create(
         revision: 1,
         spec: LevelSpec {
             class: request.class,
-            floor_iops: request.floor_iops,
-            floor_bytes_per_second: request.floor_bytes_per_second,
+            min_iops: request.min_iops,
+            min_bytes_per_second: request.min_bytes_per_second,
             latency_us: request.latency_us,
-            ceiling_iops: request.ceiling_iops,
-            ceiling_bytes_per_second: request.ceiling_bytes_per_second,
+            max_iops: request.max_iops,
+            max_bytes_per_second: request.max_bytes_per_second,
             burst_seconds: request.burst_seconds,
         },
     };
@@ -125,11 +128,11 @@ pub async fn create(
 fn changed(spec: &LevelSpec, request: &LevelSet) -> LevelSpec {
     LevelSpec {
         class: request.class.unwrap_or(spec.class),
-        floor_iops: request.floor_iops.unwrap_or(spec.floor_iops),
-        floor_bytes_per_second: request.floor_bytes_per_second.unwrap_or(spec.floor_bytes_per_second),
+        min_iops: request.min_iops.unwrap_or(spec.min_iops),
+        min_bytes_per_second: request.min_bytes_per_second.unwrap_or(spec.min_bytes_per_second),
         latency_us: request.latency_us.unwrap_or(spec.latency_us),
-        ceiling_iops: request.ceiling_iops.unwrap_or(spec.ceiling_iops),
-        ceiling_bytes_per_second: request.ceiling_bytes_per_second.unwrap_or(spec.ceiling_bytes_per_second),
+        max_iops: request.max_iops.unwrap_or(spec.max_iops),
+        max_bytes_per_second: request.max_bytes_per_second.unwrap_or(spec.max_bytes_per_second),
         burst_seconds: request.burst_seconds.unwrap_or(spec.burst_seconds),
     }
 }
@@ -142,13 +145,24 @@ pub async fn set(
     headers: HeaderMap,
     Input(request): Input<LevelSet>,
 ) -> Answered {
+    let known = shared.levels.content().find(&name)?.name;
+    if request.name.as_ref().is_some_and(|new| *new != known) {
+        check_unnamed(&shared, Dimension::Level, &known)?;
+    }
     let change_it = move |content: &mut Content| {
         let level = content.find_mut(&name)?;
         check_precondition(&headers, &tag_of(&level.id, level.revision), "level", &level.name)?;
         let spec = changed(&level.spec, &request);
         let words = in_words(&spec).into_iter().zip(in_words(&level.spec));
-        let changes: Vec<String> = words.filter(|(now, before)| now != before).map(|(now, _)| now).collect();
-        if spec != level.spec {
+        let mut changes: Vec<String> =
+            words.filter(|(now, before)| now != before).map(|(now, _)| now).collect();
+        let new_name = request.name.as_ref().filter(|name| **name != level.name);
+        if let Some(name) = new_name {
+            rules::name("name", name)?;
+            changes.push(format!("renamed from {} to {name}", level.name));
+            level.name.clone_from(name);
+        }
+        if spec != level.spec || new_name.is_some() {
             (level.spec, level.revision) = (spec, level.revision + 1);
         }
         Ok((level.clone(), changes))
@@ -175,7 +189,7 @@ pub async fn set(
     Ok(tagged(json(StatusCode::OK, &level), &tag))
 }
 
-/// Refuses to delete a level that projects say, or volumes have of their own. Of pools that are not imported, nobody knows.
+/// Refuses to delete a level that projects or volumes have of their own. Pools that are not imported are unknown.
 async fn check_unused(shared: &Shared, level: &Level) -> Result<(), Problem> {
     let id = level.engine_id();
     let projects = shared.engine.projects(None).await.map_err(convert::problem)?;
@@ -191,7 +205,8 @@ async fn check_unused(shared: &Shared, level: &Level) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = format!("the level is in use by {}", few(&users));
-    let remedy = "Give them another with `forebay volume set VOLUME --level LEVEL` and `forebay project set PROJECT --level LEVEL`; LEVEL can be `none`.";
+    let remedy = "Give them another level with `forebay volume set VOLUME --level LEVEL` and `forebay project set PROJECT --level LEVEL`; LEVEL can \
+                  be `none`.";
     Err(Problem::new(Code::Conflict, detail).object(&level.name).remedy(remedy))
 }
 
@@ -207,7 +222,11 @@ pub async fn delete(
     check_precondition(&headers, &tag_of(&level.id, level.revision), "level", &level.name)?;
     check_unused(&shared, &level).await?;
     if ask.dry_run {
-        return plan("level.delete", &level.name, vec!["The level is gone. Nobody has it.".to_string()]);
+        return plan(
+            "level.delete",
+            &level.name,
+            vec!["The level is deleted. No volume or project of an imported pool has it.".to_string()],
+        );
     }
     let id = level.id.clone();
     let remove = move |content: &mut Content| {

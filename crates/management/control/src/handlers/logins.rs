@@ -16,7 +16,7 @@ use forebay_api::{
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Whoever asks.
+/// The principal of the request.
 pub async fn show(
     State(shared): State<Arc<Shared>>,
     Extension(who): Extension<Principal>,
@@ -54,7 +54,7 @@ pub async fn create(
             .users
             .change(|content| content.find_mut(&id).map(|user| user.last_login_unix_ms = Some(now_unix_ms())))
     });
-    // Who was removed just now does not log in; a full disk keeps nobody out.
+    // A user who was removed just now does not log in; a full disk keeps no user out.
     match told.await {
         Err(problem) if problem.code == Code::NotFound => return Ok(wrong().into_response()),
         _ => {}
@@ -71,8 +71,8 @@ fn wrong() -> Failure {
 /// The answer to one try too many.
 pub fn too_many(shared: &Shared, name: &str, seconds: u64) -> Response {
     let is_known = shared.users.content().named(name).is_some();
-    let by = By(if is_known { format!("user {}", rules::shown(name)) } else { "nobody".into() });
-    let problem = Problem::new(Code::Busy, "too many tries with a wrong name or password")
+    let by = By(if is_known { format!("user {}", rules::shown(name)) } else { "anonymous".into() });
+    let problem = Problem::new(Code::Busy, "too many attempts with a wrong name or password")
         .remedy(format!("Try again in {seconds} seconds."));
     let mut response = (Extension(by), Failure(problem)).into_response();
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -84,7 +84,7 @@ fn begin(shared: &Shared, user: &User) -> Result<Response, Failure> {
     let value = shared.logins().begin(&user.id, random_bytes()?, shared.uptime_ms());
     // One too many has ended another.
     shared.admissions_changed();
-    // Between the check of the password and now the user may have been changed or removed, and his logins ended.
+    // Between the check of the password and now the user may have been changed or removed, and the user's logins ended.
     let now = shared.users.content();
     let is_same = |now: &User| now.password == user.password && now.role == user.role;
     if !now.find(&user.id).is_ok_and(is_same) {
@@ -135,7 +135,7 @@ pub async fn setup_finish(State(shared): State<Arc<Shared>>, Input(request): Inp
     let wrong = || {
         Problem::new(Code::Unauthenticated, "the link is wrong, used or has expired")
             .field("secret")
-            .remedy("Make a new one on the daemon's host with `forebay setup link`.")
+            .remedy("Create a new link on the daemon's host with `forebay setup link`.")
     };
     if !shared.setup.is_right(&request.secret, Instant::now()) {
         return Err(wrong().into());
@@ -160,7 +160,7 @@ pub async fn setup_finish(State(shared): State<Arc<Shared>>, Input(request): Inp
     })
     .await?;
     shared.setup.done();
-    shared.events.record(Severity::Info, "setup.done", &user.name, "the first administrator was made");
+    shared.events.record(Severity::Info, "setup.done", &user.name, "the first administrator was created");
     let by = By(format!("user {}", user.name));
     Ok((Extension(by), begin(&shared, &user)?).into_response())
 }
@@ -174,7 +174,7 @@ pub async fn setup_link(State(shared): State<Arc<Shared>>, Extension(who): Exten
         Severity::Info,
         "setup.link",
         "setup",
-        &format!("a link for the first administrator was made, by {}", who.name),
+        &format!("a link for the first administrator was created, by {}", who.name),
     );
     ok(&link)
 }
@@ -204,9 +204,9 @@ pub async fn check_own(
     }
     let kept = Some(user.password.clone());
     if !shared.passwords.verify(password.unwrap_or_default(), kept).await? {
-        return Err(Problem::new(Code::Forbidden, "the old password is not this one")
+        return Err(Problem::new(Code::Forbidden, "the old password is wrong")
             .field("old_password")
-            .remedy("Send the password that you have logged in with.")
+            .remedy("Send your current password.")
             .into());
     }
     shared.attempts().succeeded(&user.name, peer.address(), shared.uptime_ms());

@@ -4,7 +4,7 @@
 //! goes after it: a crash in between leaves mappings of nothing, which have no effect and are dropped when
 //! the pool is next imported (or are its owner's to unmap, when it never is).
 //!
-//! Whoever maps or unmaps a volume that inherits its hosts gives it hosts of its own. That is written first: a crash in between leaves
+//! Mapping or unmapping a volume that inherits its hosts gives it hosts of its own. That is written first: a crash in between leaves
 //! what it was mapped to.
 
 use super::hosts::{self, change};
@@ -124,7 +124,7 @@ pub async fn pool_id(shared: &Shared, name: &str) -> Result<String, Problem> {
     let pools = shared.engine.pools().await;
     let pool = pools.iter().find(|pool| pool.name == name || pool.id.to_string() == name);
     // It was exported since the volume was found in it.
-    let gone = || Problem::new(Code::Conflict, "the pool is not imported any more").object(name);
+    let gone = || Problem::new(Code::Conflict, "the pool is no longer imported").object(name);
     pool.map(|pool| pool.id.to_string()).ok_or_else(gone)
 }
 
@@ -133,7 +133,7 @@ fn own_in_words(volume: &VolumeInfo) -> Option<String> {
     let project = volume.project.as_ref().filter(|_| volume.sources.hosts != Source::Own)?;
     let (pool, name) = (&volume.pool, &volume.name);
     Some(format!(
-        "Its hosts are its own from now on; `forebay volume set {pool}/{name} --inherit hosts` has it follow {pool}/{project} again."
+        "It no longer inherits the hosts of project {pool}/{project}. To inherit them again: `forebay volume set {pool}/{name} --inherit hosts`."
     ))
 }
 
@@ -164,14 +164,14 @@ async fn make_own(shared: &Shared, volume: &VolumeInfo) -> Result<(), Problem> {
 fn tell_own(shared: &Shared, who: &Principal, volume: &VolumeInfo) {
     if volume.project.is_some() && volume.sources.hosts != Source::Own {
         let name = format!("{}/{}", volume.pool, volume.name);
-        told(shared, who, "volume.changed", &name, "its hosts are its own from now on");
+        told(shared, who, "volume.changed", &name, "it no longer inherits the hosts of its project");
     }
 }
 
 fn check_lun(lun: Option<u16>) -> Result<(), Problem> {
     match lun {
         Some(lun) if lun > crate::hosts::LUN_MAX => {
-            Err(crate::rules::invalid("lun", format!("{lun} is not a LUN"), "Give between 0 and 16383."))
+            Err(crate::rules::invalid("lun", format!("LUN {lun} is out of range"), "Give 0 to 16383."))
         }
         _ => Ok(()),
     }
@@ -253,11 +253,11 @@ pub async fn delete(
         None => check_unnamed(&content, &mapping, &host)?,
     }
     if ask.dry_run {
-        let lost = format!("{host} loses it, which is LUN {} there.", mapping.lun);
+        let lost = format!("{host} loses the volume (LUN {}).", mapping.lun);
         let users = volume.as_ref().map(|volume| users(&shared, volume)).unwrap_or_default();
         let used = (!users.is_empty()).then(|| {
             let by = rules::snapshots::few(&users);
-            format!("It is seen by {by}: what runs on it there gets errors.")
+            format!("It is in use by {by}: programs there get I/O errors.")
         });
         let changes = [lost].into_iter().chain(used).chain(volume.as_ref().and_then(own_in_words)).collect();
         return plan("mapping.delete", &mapping.volume_name, changes);
@@ -387,7 +387,7 @@ impl Wanted {
         let (id, name) = (volume.id.clone(), volume.name.clone());
         let made =
             change(shared, move |content| self.apply(content, &id, &name)).await.map_err(|problem| {
-                let detail = format!("the volume is created, but it is mapped to nobody: {}", problem.detail);
+                let detail = format!("the volume is created, but it is not mapped: {}", problem.detail);
                 Problem { detail, ..problem }
             })?;
         for (host, mapping) in made {
@@ -404,7 +404,7 @@ pub fn loss_in_words(shared: &Shared, volume: &Volume) -> Vec<String> {
     let host = |mapping: &Mapping| {
         content.party(&mapping.to).map(|(_, name, _)| name.to_string()).unwrap_or_default()
     };
-    mapped.map(|mapping| format!("{} loses it, which is LUN {} there.", host(mapping), mapping.lun)).collect()
+    mapped.map(|mapping| format!("{} loses the volume (LUN {}).", host(mapping), mapping.lun)).collect()
 }
 
 /// Drops mappings of what is no more; the snapshot follows in any case.

@@ -30,8 +30,8 @@ pub async fn begin(
     if ask.dry_run {
         let mapped = show_size(volume.status.mapped_bytes);
         let changes = vec![
-            format!("{mapped} are copied to pool {} while clients go on.", request.pool),
-            "Then the volume is there, and its space here comes back.".to_string(),
+            format!("{mapped} are copied to pool {} while clients keep using the volume.", request.pool),
+            "Then the volume is in that pool, and its space in this pool is freed.".to_string(),
         ];
         return plan("volume.move", &volume.name, changes);
     }
@@ -73,13 +73,13 @@ async fn find(shared: &Shared, name: &str) -> Result<MoveLeft, Failure> {
     let mut found = all(shared).await?;
     found.retain(|left| left.name == name || left.id == name);
     let refused = |code, detail| {
-        let remedy = "List what moves have left with 'forebay volume moves', and name it by its UUID.";
+        let remedy = "List the interrupted moves with 'forebay volume moves', and name one by its UUID.";
         Failure(Problem::new(code, detail).object(name).remedy(remedy))
     };
     if found.len() > 1 {
-        return Err(refused(Code::Conflict, "moves have left more than one volume of this name"));
+        return Err(refused(Code::Conflict, "several interrupted moves have a volume of this name"));
     }
-    found.pop().ok_or_else(|| refused(Code::NotFound, "no move has left anything of this name"))
+    found.pop().ok_or_else(|| refused(Code::NotFound, "no interrupted move has a volume of this name"))
 }
 
 /// What a move has left, also where another one has left something of the same name.
@@ -103,14 +103,15 @@ pub async fn keep(
         return Err(rules::invalid("name", detail, &format!("Name it {}/….", left.pool)).into());
     }
     if ask.dry_run {
-        let what = "A volume with another UUID is made of it, as it was at the switch.".to_string();
+        let what =
+            "It becomes a volume with a new UUID, with the data at the time of the switch.".to_string();
         let hosts = inherited::restored_in_words(&shared, full).await?;
         return plan("move.keep", full, vec![what, hosts]);
     }
     let kept = shared.engine.move_keep(&exactly(&left), Some(new_name)).await?;
     shared.refresh_access().await;
     let kept = convert::volume(&kept, &shared.known());
-    told(&shared, &who, "volume.move_kept", &kept.name, "made of what a move had left");
+    told(&shared, &who, "volume.move_kept", &kept.name, "created from an interrupted move");
     Ok(tagged(json(StatusCode::OK, &kept), &etag(&kept)))
 }
 
@@ -123,9 +124,19 @@ pub async fn abandon(
     let _turn = shared.volume_turn.lock().await;
     let left = find(&shared, &name).await?;
     if ask.dry_run {
-        return plan("move.abandon", &left.name, vec!["What is left of it here is deleted.".into()]);
+        return plan(
+            "move.abandon",
+            &left.name,
+            vec!["The remainder of the move in this pool is deleted.".into()],
+        );
     }
     shared.engine.move_abandon(&exactly(&left)).await?;
-    told(&shared, &who, "volume.move_abandoned", &left.name, "what a move had left is deleted");
+    told(
+        &shared,
+        &who,
+        "volume.move_abandoned",
+        &left.name,
+        "the remainder of an interrupted move is deleted",
+    );
     Ok(StatusCode::NO_CONTENT.into_response())
 }

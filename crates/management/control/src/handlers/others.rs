@@ -29,7 +29,7 @@ fn server(shared: &Shared) -> Server {
     }
 }
 
-/// Nothing of it is remembered: whoever starts the daemon has statistics.
+/// Nothing of it is remembered: each start of the daemon turns statistics on.
 pub async fn server_set(
     State(shared): State<Arc<Shared>>,
     Extension(who): Extension<Principal>,
@@ -38,7 +38,7 @@ pub async fn server_set(
 ) -> Answered {
     let before = *shared.counts.borrow();
     let after = request.statistics.unwrap_or(before);
-    let what = if after { "Statistics are counted." } else { "No statistics are counted." };
+    let what = if after { "Statistics are collected." } else { "Statistics are no longer collected." };
     if ask.dry_run {
         return plan("server.set", "server", Vec::from_iter((after != before).then(|| what.to_string())));
     }
@@ -72,8 +72,8 @@ pub fn waiting(shared: &Shared, who: &Principal, ask: &Ask) -> Result<Option<Sea
     }
     let seat = shared.waits.take(who.unique());
     seat.map(Some).ok_or_else(|| {
-        Problem::new(Code::Busy, "too many requests wait for news already").remedy(
-            "Wait in one request for each thing, read the stream of events, or ask without `wait_seconds`.",
+        Problem::new(Code::Busy, "too many requests with `wait_seconds` are open already").remedy(
+            "Use one waiting request for each object, read the stream of events, or ask without `wait_seconds`.",
         )
     })
 }
@@ -108,7 +108,7 @@ pub async fn task_cancel(State(shared): State<Arc<Shared>>, Path(id): Path<Strin
         if !task.cancellable {
             return Err(cannot_cancel(&id, task.state).into());
         }
-        return plan("task.cancel", &id, vec![format!("{} of {} is not done.", task.name, task.object)]);
+        return plan("task.cancel", &id, vec![format!("{} of {} is cancelled.", task.name, task.object)]);
     }
     ok(&shared.tasks.cancel(&id)?)
 }
@@ -145,12 +145,13 @@ pub async fn token_create(
 ) -> Answered {
     let life = shared.tokens.validate(&request)?;
     if ask.dry_run {
-        let changes = vec![format!("A token with role {} for {life} seconds is made.", request.role.name())];
+        let changes =
+            vec![format!("A token with role {} for {life} seconds is created.", request.role.name())];
         return plan("token.create", &request.name, changes);
     }
     let by = shared.clone();
     let created = blocking(move || by.tokens.create(&request, now_unix_ms())).await?;
-    let what = format!("made with role {}", created.token.role.name());
+    let what = format!("created with role {}", created.token.role.name());
     shared.events.record(Severity::Info, "token.created", &created.token.name, &what);
     Ok(json(StatusCode::CREATED, &created))
 }

@@ -7,6 +7,7 @@ use super::sessions::users;
 use super::{calibrate, disks, mappings, told};
 use crate::configuration::{Remembered, Unsettled};
 use crate::filling::THRESHOLDS;
+use crate::hosts::Uncounted;
 use crate::iscsi_names::target_name;
 use crate::request::{Answered, Ask, Input, Principal, made, ok, plan};
 use crate::{Shared, carrier, convert, rules};
@@ -69,7 +70,7 @@ pub async fn imported(shared: &Shared, name: &str) -> Result<PoolStatus, Problem
     pools.into_iter().find(|pool| pool.name == name || pool.id.to_string() == name).ok_or_else(|| {
         match shared.configuration.find(name) {
             Some(_) => Problem::new(Code::Conflict, "the pool is not imported").object(name).remedy(
-                "Import it with `forebay pool import NAME DISK…`, or forget it with `forebay pool export NAME`.",
+                "Import it with `forebay pool import NAME DISK…`, or remove it from the list with `forebay pool export NAME`.",
             ),
             None => not_found(name),
         }
@@ -119,7 +120,7 @@ pub async fn set(
         let (name, own) = (pool.name.clone(), shared.clone());
         let update = move || own.configuration.update(&name, |entry| entry.threshold_percents = percents);
         tokio::task::spawn_blocking(update).await.expect("it does not panic")?;
-        carrier::note_changes(&shared, vec![pool.id.to_string()]).await;
+        carrier::note_changes(&shared, vec![pool.id.to_string()], Uncounted::OfPool).await;
     }
     for what in changes {
         told(&shared, &who, "pool.changed", &pool.name, &what);
@@ -147,13 +148,13 @@ pub async fn create(
         return Err(Problem::new(Code::Conflict, detail)
             .object(request.name)
             .field("name")
-            .remedy("Choose a name that differs from that one in more than case.")
+            .remedy("Choose a name that differs from that one in more than upper and lower case.")
             .into());
     }
     if ask.dry_run {
         let sizes = shared.engine.pool_create_check(spec_of(&shared, &request)).await?;
         let mut changes = vec![format!(
-            "A {} pool on {} is created; what they hold is lost.",
+            "A {} pool on {} is created. All existing data there is lost.",
             request.layout,
             disks_in_words(request.disks.len())
         )];
@@ -162,7 +163,7 @@ pub async fn create(
         }
         if !request.spare_disks.is_empty() {
             let spare = disks_in_words(request.spare_disks.len());
-            changes.push(format!("In reserve for a disk that fails: {spare}."));
+            changes.push(format!("Spare for a disk that fails: {spare}."));
             let data = sizes.iter().take(request.disks.len()).copied().min();
             let spares = sizes.iter().skip(request.disks.len() + request.log_disks.len());
             let spares = request.spare_disks.iter().zip(spares.copied());
@@ -170,10 +171,10 @@ pub async fn create(
         }
         if !request.cache_disks.is_empty() {
             let cache = disks_in_words(request.cache_disks.len());
-            changes.push(format!("Copies of what is read at random are kept on {cache}."));
+            changes.push(format!("Copies of data that is read at random are kept on {cache}."));
         }
         if request.calibrate {
-            changes.push("It is measured what it can do, for some seconds.".into());
+            changes.push("Its performance is measured, which takes some seconds.".into());
         }
         return plan("pool.create", &request.name, changes);
     }
@@ -260,10 +261,10 @@ async fn create_now(
     match shared.engine.pool_create(spec).await {
         Ok(status) => {
             remember_imported(&shared, &status, Import::default()).await?;
-            carrier::note_changes(&shared, vec![status.id.to_string()]).await;
+            carrier::note_changes(&shared, vec![status.id.to_string()], Uncounted::OfPool).await;
             shared.events.record(Severity::Info, "pool.created", &name, &told);
             if request.calibrate {
-                // The pool is there either way, and its status says that nobody measured it.
+                // The pool is there either way, and its status says that it is not measured.
                 let _ = calibrate::start(&shared, name, who);
             }
             result(&status)
@@ -304,14 +305,15 @@ pub async fn import(
         let others: Vec<String> = others.cloned().collect();
         if !others.is_empty() {
             let others = rules::snapshots::few(&others);
-            changes.push(format!("Without a label of this pool that can be read, and left alone: {others}."));
+            changes.push(format!("Left alone, because no label of this pool can be read there: {others}."));
         }
         if let Some(host) = &pool.host {
-            let what = if request.force { "is overridden" } else { "is refused, unless it is this one" };
-            changes.push(format!("Host '{}' has the pool and did not export it: that {what}.", host.name));
+            let what = if request.force { "overrides that" } else { "is refused, unless that is this host" };
+            changes
+                .push(format!("Host '{}' has the pool and did not export it. The import {what}.", host.name));
         }
         if request.read_only {
-            changes.push("Nothing is written to them; volumes can be read and not be changed.".into());
+            changes.push("Nothing is written to the disks. Volumes can be read but not changed.".into());
         }
         return plan("pool.import", &pool.name, changes);
     }
@@ -327,18 +329,18 @@ fn not_found_on(name: &str, disks: &[String], found: &[PoolFound]) -> Problem {
         |detail: String, remedy: String| Problem::new(Code::NotFound, detail).object(name).remedy(remedy);
     match found {
         [] => problem(
-            "none of these disks has a pool's label that can be read".into(),
+            "none of these disks has a readable pool label".into(),
             "Check the paths; `forebay pool import DISK…` without a name lists the pools on disks.".into(),
         ),
         [one] => problem(
-            format!("there is no such pool on these disks: they are of pool {}", one.name),
+            format!("there is no such pool on these disks: they belong to pool {}", one.name),
             format!("forebay pool import {} {}", one.name, crate::alerts::words(disks)),
         ),
         more => {
             let of = |pool: &PoolFound| format!("{} ({})", pool.name, pool.disks_found.join(" "));
             let pools: Vec<String> = more.iter().map(of).collect();
             problem(
-                format!("there is no such pool on these disks: they are of pools {}", pools.join(", ")),
+                format!("there is no such pool on these disks: they belong to pools {}", pools.join(", ")),
                 "Import one of them, from its disks.".into(),
             )
         }
@@ -402,10 +404,9 @@ async fn import_at_start(
                 mappings::pool_destroyed(&shared, id).await?;
             }
             forget(&shared, &entry.name).await?;
-            let what =
-                "its creation or destruction was interrupted and it cannot be imported; it is forgotten";
+            let what = "its creation or destruction was interrupted and it cannot be imported; it is removed from the list of pools";
             let message = format!("{what}: {}", problem.detail);
-            shared.events.record(Severity::Warning, "pool.forgotten", &entry.name, &message);
+            shared.events.record(Severity::Warning, "pool.removed", &entry.name, &message);
             Ok(None)
         }
     }
@@ -424,16 +425,15 @@ async fn settle(
     }
     let volumes = shared.engine.volumes(Some(name)).await.map_err(convert::problem)?;
     if unsettled == Unsettled::Creating && volumes.is_empty() {
-        // Not all of its disks were labelled. Nobody was told that it exists, and nothing is on it.
+        // Not all of its disks were labelled. Its existence was never reported, and nothing is on it.
         shared.engine.pool_destroy(name).await.map_err(convert::problem)?;
         forget(shared, name).await?;
-        let message = "its creation was interrupted half-way and has been undone; create it again, with --force where its disks are files";
-        shared.events.record(Severity::Warning, "pool.forgotten", name, message);
+        let message = "its creation was interrupted and has been undone; create it again, with --force if its disks are files";
+        shared.events.record(Severity::Warning, "pool.removed", name, message);
         return Ok(None);
     }
-    // Whoever interrupted the destruction may have had second thoughts: what is left is left.
-    let message =
-        "its destruction was interrupted half-way, and not all of its disks are left; destroy it again";
+    // The administrator may have interrupted the destruction on purpose: the remainder stays.
+    let message = "its destruction was interrupted, and some of its disks are gone already; destroy it again";
     shared.events.record(Severity::Warning, "pool.half_destroyed", name, message);
     Ok(value)
 }
@@ -445,12 +445,12 @@ pub async fn export(State(shared): State<Arc<Shared>>, Path(name): Path<String>,
         forebay_api::PoolState::Unavailable => Vec::new(),
         _ => users_in_words(&shared, &pool.name).await?,
     };
-    // What has stopped writing serves nobody well: to take it in again is how it goes on.
+    // A suspended pool serves its clients badly, and only an import ends that.
     let is_stopped = pool.status.state == forebay_api::PoolState::Suspended;
     rules::snapshots::leave_used(&pool.name, &used, ask.force || is_stopped)?;
     if ask.dry_run {
         let mut changes =
-            vec!["The pool is closed; clients lose its volumes until it is imported again.".to_string()];
+            vec!["The pool is exported. Clients lose its volumes until it is imported again.".to_string()];
         changes.extend(used.into_iter().map(|used| format!("{used}.")));
         return plan("pool.export", &pool.name, changes);
     }
@@ -472,7 +472,7 @@ pub async fn destroy(
     if ask.dry_run {
         let volumes = shared.engine.volumes(Some(&pool.name)).await.map_err(convert::problem)?;
         let mut changes = vec![match volumes.len() {
-            0 => "The pool is lost; it has no volumes.".to_string(),
+            0 => "The pool is lost. It has no volumes.".to_string(),
             1 => "The pool, its volume and all its data are lost.".to_string(),
             count => format!("The pool, its {count} volumes and all their data are lost."),
         }];

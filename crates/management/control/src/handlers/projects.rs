@@ -112,7 +112,7 @@ pub async fn create(
         Ok(())
     })?;
     if ask.dry_run {
-        let mut changes = vec!["The project is created. Volumes in it inherit what it says.".to_string()];
+        let mut changes = vec!["The project is created. Volumes in it inherit its properties.".to_string()];
         if !hosts.is_empty() {
             changes.push(format!("They are mapped to {}.", content.names(&hosts).join(", ")));
         }
@@ -123,7 +123,7 @@ pub async fn create(
     if !hosts.is_empty() {
         let naming = Naming::of(&shared, &project, hosts).await?;
         change(&shared, move |content| naming.apply(content)).await.map_err(|problem| {
-            let detail = format!("the project is created, but it names no hosts: {}", problem.detail);
+            let detail = format!("the project is created, but without hosts: {}", problem.detail);
             Problem { detail, ..problem }
         })?;
     }
@@ -164,7 +164,7 @@ pub async fn set(
             Some(Naming::of(&shared, &info, hosts).await?)
         }
         Setting::Inherit => {
-            changes.push("no hosts from now on".into());
+            changes.push("hosts removed".into());
             Some(Naming::of(&shared, &info, Vec::new()).await?)
         }
     };
@@ -200,7 +200,7 @@ pub async fn delete(
     check(&headers, &project)?;
     shared.engine.project_delete_check(&project.name).await?;
     if ask.dry_run {
-        let changes = vec!["The project and what it says are gone. It has no volumes.".to_string()];
+        let changes = vec!["The project and its properties are deleted. It has no volumes.".to_string()];
         return plan("project.delete", &project.name, changes);
     }
     shared.engine.project_delete(&project.name).await?;

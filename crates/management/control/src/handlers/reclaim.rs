@@ -20,7 +20,8 @@ pub async fn begin(
     let volume = convert::volume(&volume, &shared.known());
     if ask.dry_run {
         let mapped = show_size(volume.status.mapped_bytes);
-        let what = format!("{mapped} are read while clients go on, and blocks of zeros are given back.");
+        let what =
+            format!("{mapped} are read while clients keep using the volume. Blocks of zeros are freed.");
         return plan("volume.reclaim", &volume.name, vec![what]);
     }
     let (by, object) = (shared.clone(), volume.name.clone());
@@ -39,7 +40,7 @@ async fn carry_out(
 ) -> Result<Option<serde_json::Value>, Problem> {
     let work = async |progress| shared.engine.volume_reclaim(&volume.id, progress).await;
     let reclaimed_bytes = watched(&shared, &mut running, work).await.map_err(convert::problem)?;
-    let what = format!("{} of zeros were given back", show_size(reclaimed_bytes));
+    let what = format!("{} of zeros were freed", show_size(reclaimed_bytes));
     told(&shared, &who, "volume.reclaimed", &volume.name, &what);
     Ok(Some(serde_json::to_value(VolumeReclaimed { reclaimed_bytes }).expect("it is plain data")))
 }

@@ -1,6 +1,6 @@
 //! Reports over the API.
 //!
-//! A page is somebody else's, whoever sent it: a browser shows it in a sandbox, as of no origin, without scripts, forms and links to elsewhere.
+//! A page is not trusted, whatever client sent it: a browser shows it in a sandbox, as of no origin, without scripts, forms and links to elsewhere.
 
 use crate::events::now_unix_ms;
 use crate::reports::{Part, check};
@@ -51,11 +51,7 @@ pub async fn create(
     };
     if ask.dry_run {
         shared.reports.plan(&one)?;
-        return plan(
-            "report.create",
-            &one.name,
-            vec!["The report is kept until somebody deletes it.".into()],
-        );
+        return plan("report.create", &one.name, vec!["The report is kept until it is deleted.".into()]);
     }
     let (by, added) = (shared.clone(), one.clone());
     blocking(move || by.reports.add(&added, &request)).await?;
@@ -115,8 +111,8 @@ pub async fn download(
     };
     let one = find(&shared, &name)?;
     let seat = shared.downloads.take(who.unique()).ok_or_else(|| {
-        Problem::new(Code::Busy, "too many reports are on their way to clients already")
-            .remedy("Try again when one has arrived.")
+        Problem::new(Code::Busy, "too many reports are being downloaded already")
+            .remedy("Try again when one download has ended.")
     })?;
     let bytes = blocking(move || shared.reports.read(&one, part)).await?;
     let body = Bytes::from_owner(Download { bytes, _seat: seat });

@@ -70,14 +70,14 @@ pub async fn drop_one(
     let missing = || {
         Problem::new(Code::NotFound, "there is no such session")
             .object(id.as_str())
-            .remedy("`forebay session list` shows them; initiators that were dropped come back as new ones.")
+            .remedy("`forebay session list` shows them. A dropped initiator gets a new session when it logs in again.")
     };
     let session = all(&shared).into_iter().find(|session| session.id == id).ok_or_else(missing)?;
     let who_is_it = session.host.as_ref().unwrap_or(&session.initiator);
     if ask.dry_run {
         let changes = vec![
             format!("{who_is_it} at {} is logged out.", session.address),
-            "It may log in again at once; to keep it out, change or delete the host.".to_string(),
+            "It may log in again at once. To keep it out, change or delete the host.".to_string(),
         ];
         return plan("session.drop", &id, changes);
     }

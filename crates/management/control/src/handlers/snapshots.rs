@@ -82,7 +82,7 @@ pub async fn create(
     }
     let together = match wanted.len() {
         1 => String::new(),
-        count => format!(", one of {count} at one moment"),
+        count => format!(", one of {count} at the same moment"),
     };
     if ask.dry_run {
         shared.engine.snapshot_create_check(of.iter().map(full).collect(), &request.name).await?;
@@ -90,7 +90,8 @@ pub async fn create(
             Some(seconds) => format!(" It cannot be deleted before {}.", before(seconds)),
             None => String::new(),
         };
-        let changes = wanted.iter().map(|name| format!("{name} is taken{together}.{retained}")).collect();
+        let changes =
+            wanted.iter().map(|name| format!("Snapshot {name} is taken{together}.{retained}")).collect();
         return plan("snapshot.create", &rules::few(&wanted), changes);
     }
     let (volumes, retain) = (of.iter().map(full).collect(), rules::retain(request.retain_seconds)?);
@@ -131,7 +132,7 @@ fn exists(name: &str) -> Problem {
     Problem::new(Code::Conflict, "a snapshot with this name exists")
         .object(name)
         .field("name")
-        .remedy("Choose another name, or delete that one with `forebay snapshot delete SNAPSHOT`.")
+        .remedy("Choose another name, or delete the existing one with `forebay snapshot delete SNAPSHOT`.")
 }
 
 pub async fn set(
@@ -173,8 +174,8 @@ fn before(seconds: u32) -> String {
 }
 
 fn in_words(change: SnapshotChange) -> Vec<String> {
-    let held = change.held.map(|held| if held { "held" } else { "let go" });
-    let template = change.template.map(|is| if is { "made a template" } else { "no template any more" });
+    let held = change.held.map(|held| if held { "held" } else { "released" });
+    let template = change.template.map(|is| if is { "made a template" } else { "no longer a template" });
     let retained = change
         .retain_seconds
         .map(|seconds| format!("retained for {}, until {}", show_duration(seconds), before(seconds)));
@@ -195,8 +196,12 @@ pub async fn delete(
     shared.engine.pool_changeable(&info.pool).await?;
     rules::delete(&info)?;
     if ask.dry_run {
-        let back = snapshot.status.unique_bytes.map_or("nobody knows how many bytes".into(), show_size);
-        return plan("snapshot.delete", &snapshot.name, vec![format!("It is lost, and {back} come back.")]);
+        let back = snapshot.status.unique_bytes.map_or("an unknown number of bytes".into(), show_size);
+        return plan(
+            "snapshot.delete",
+            &snapshot.name,
+            vec![format!("The snapshot is deleted, and {back} are freed.")],
+        );
     }
     shared.engine.snapshot_delete(&snapshot.name).await?;
     told(&shared, &who, "snapshot.deleted", &snapshot.name, "deleted");
@@ -220,11 +225,11 @@ pub async fn rollback(
     let damage = damage::of_named(&shared, &snapshot.pool, &name).await?;
     if ask.dry_run {
         let mut changes =
-            vec![format!("It becomes what it was at {name}; what no snapshot has of it is lost.")];
+            vec![format!("The volume returns to its state at {name}. Data that is in no snapshot is lost.")];
         changes.extend(damage.as_ref().map(|damage| format!("Of the snapshot, {damage}")));
         if snapshot.size != before.size {
             let (was, is) = (show_size(before.size), show_size(snapshot.size));
-            changes.push(format!("It has {was} and will have {is}."));
+            changes.push(format!("Its size changes from {was} to {is}."));
         }
         let marks = bookmarks::of_volume(&shared, &snapshot.pool, &snapshot.volume).await?;
         let is_behind = |mark: &&BookmarkInfo| mark.usable && mark.created.0 > snapshot.created.0;
@@ -240,7 +245,7 @@ pub async fn rollback(
     let volume = shared.engine.volume_rollback(&name).await?;
     let volume = convert::volume(&volume, &shared.known());
     let of_it = damage.map_or(String::new(), |damage| format!("; of that, {damage}"));
-    told(&shared, &who, "volume.rolled_back", &of, &format!("put back to {name}{of_it}"));
+    told(&shared, &who, "volume.rolled_back", &of, &format!("rolled back to {name}{of_it}"));
     // It may have another size.
     shared.tell_iscsi(|iscsi| iscsi.access_changed());
     ok(&volume)
@@ -278,7 +283,7 @@ mod tests {
             |held, template| in_words(SnapshotChange { held, template, ..Default::default() }).join(", ");
         assert_eq!(change(None, None), "");
         assert_eq!(change(Some(true), None), "held");
-        assert_eq!(change(Some(false), Some(true)), "let go, made a template");
-        assert_eq!(change(None, Some(false)), "no template any more");
+        assert_eq!(change(Some(false), Some(true)), "released, made a template");
+        assert_eq!(change(None, Some(false)), "no longer a template");
     }
 }

@@ -100,13 +100,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Upgrade, Failure> {
         let upgrade = WebSocketUpgrade::from_request_parts(parts, state).await;
         upgrade.map(Upgrade).map_err(|rejection| {
-            Problem::new(
-                Code::Invalid,
-                format!("this is a WebSocket, and the request is not for one: {rejection}"),
-            )
-            .field("Upgrade")
-            .remedy("Connect with a WebSocket client, or ask `GET /api/v1/statistics/query`.")
-            .into()
+            Problem::new(Code::Invalid, format!("this path needs a WebSocket request: {rejection}"))
+                .field("Upgrade")
+                .remedy("Connect with a WebSocket client, or ask `GET /api/v1/statistics/query`.")
+                .into()
         })
     }
 }
@@ -196,11 +193,11 @@ impl Stream {
         newest.borrow_and_update();
         loop {
             tokio::select! {
-                // Whoever may not be told is told nothing more, whatever else there is.
+                // A dismissed client gets no more messages, whatever else there is.
                 biased;
                 () = dismissed.as_mut() => return Ok((close_code::POLICY, "the login or token has ended")),
                 _ = async { stopping.wait_for(|stopping| *stopping).await.is_ok() } => {
-                    return Ok((close_code::AWAY, "the daemon stops"));
+                    return Ok((close_code::AWAY, "the daemon is stopping"));
                 }
                 message = self.socket.recv() => match message {
                     Some(Ok(Message::Text(text))) => self.take(text.as_str()).await?,

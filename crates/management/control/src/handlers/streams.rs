@@ -1,7 +1,7 @@
-//! Snapshots on their way: streams out of the daemon and into it, and what came of those that broke off.
+//! Snapshots on their way: streams out of the daemon and into it, and interrupted receives.
 //!
-//! A stream is as long as it is; what is in memory of it is a few pieces. A client that takes its time, or brings little, holds up
-//! nobody: the volume that is received is hidden until all is there. What a stream that breaks off has brought is kept.
+//! A stream is as long as it is; what is in memory of it is a few pieces. A slow client delays
+//! no other: the received volume is hidden until it is complete. The data of an interrupted stream is kept.
 
 use super::sessions::users;
 use super::told;
@@ -15,7 +15,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use forebay_api::{Code, Operation, Problem, Reception, Severity, show_size};
+use forebay_api::{Code, Operation, Problem, Receive, Severity, show_size};
 use forebay_pool::{Error, ErrorKind, ReceiveOptions, SendOptions, SnapshotReceiver, SnapshotStream};
 use http_body_util::BodyExt;
 use hyper::body::Frame;
@@ -64,14 +64,14 @@ pub async fn send(
     ask: Ask,
 ) -> Answered {
     let wrong = |_| {
-        Problem::new(Code::Invalid, "this is not a token of a reception")
+        Problem::new(Code::Invalid, "this is not the resume token of an interrupted receive")
             .field("resume")
-            .remedy("`forebay snapshot receptions`, on the receiver's side, shows it.")
+            .remedy("`forebay snapshot receives` on the receiving side shows it.")
     };
     let resume = ask.resume.map(|token| token.parse()).transpose().map_err(wrong)?;
     let seat = shared.sends.take(who.unique()).ok_or_else(|| {
         Problem::new(Code::Busy, "too many snapshots are being sent already")
-            .remedy("Wait until one has arrived, or end one.")
+            .remedy("Wait until one is complete, or cancel one.")
     })?;
     let stream = shared.engine.snapshot_send(&name, SendOptions { from: ask.from, resume }).await?;
     let (sender, pieces) = mpsc::channel(PIECES_MAX);
@@ -146,7 +146,7 @@ async fn take(
     let mut receiver = shared.engine.snapshot_receive(name, options).await?;
     let done = match feed(&mut receiver, body).await {
         Ok(()) => {
-            // Somebody may have come meanwhile.
+            // A client may have connected meanwhile.
             refuse_used(shared, name, ask).await?;
             receiver.finish().await
         }
@@ -215,7 +215,7 @@ impl Progress {
 
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
     let receptions = shared.engine.receptions(ask.pool.as_deref()).await?;
-    let receptions: Vec<Reception> = receptions.iter().map(convert::reception).collect();
+    let receptions: Vec<Receive> = receptions.iter().map(convert::reception).collect();
     ok(&ask.page(receptions, |reception| reception.name.clone())?)
 }
 
@@ -229,17 +229,17 @@ pub async fn abandon(
     let found = receptions.iter().map(convert::reception);
     let found = found.into_iter().find(|reception| reception.name == name || reception.id == name);
     let reception = found.ok_or_else(|| {
-        Problem::new(Code::NotFound, "nothing was received for it")
+        Problem::new(Code::NotFound, "there is no such interrupted receive")
             .object(name.as_str())
-            .remedy("`forebay snapshot receptions` shows what was.")
+            .remedy("`forebay snapshot receives` lists them.")
     })?;
     shared.engine.pool_changeable(&reception.pool).await?;
     if ask.dry_run {
-        let lost = format!("What was received, {}, is lost.", show_size(reception.received_bytes));
-        return plan("reception.delete", &reception.name, vec![lost]);
+        let lost = format!("The received data ({}) is deleted.", show_size(reception.received_bytes));
+        return plan("receive.abandon", &reception.name, vec![lost]);
     }
     shared.engine.reception_delete(&reception.name).await?;
-    told(&shared, &who, "reception.deleted", &reception.name, "given up");
+    told(&shared, &who, "receive.abandoned", &reception.name, "abandoned");
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -1,9 +1,10 @@
-//! Thresholds over the API: alerts that somebody wants of a statistic.
+//! Thresholds over the API: alerts that administrators request for a statistic.
 
 use super::hosts::tag_of;
 use super::told;
 use crate::events::now_unix_ms;
 use crate::request::{Answered, Ask, Input, Principal, check_precondition, json, made, ok, plan, tagged};
+use crate::rules::snapshots::few;
 use crate::thresholds::{Content, Threshold, check_expression, in_words, unit_of};
 use crate::{Shared, alerts, blocking, rules};
 use axum::Extension;
@@ -66,6 +67,27 @@ fn now(shared: &Shared, name: &str) -> Result<(api::Threshold, String), Problem>
     let content = shared.thresholds.content();
     let one = content.find(name)?;
     Ok((shown(shared, one), tag_of(&one.id, one.revision)))
+}
+
+/// Refuses to rename what thresholds name: they would never be crossed again, and raise no alert.
+pub fn check_unnamed(shared: &Shared, dimension: Dimension, name: &str) -> Result<(), Problem> {
+    let content = shared.thresholds.content();
+    let names_it = |one: &&Threshold| {
+        let expression = Expression::parse(&one.spec.expression);
+        let is_it = |part: &Part| matches!(part, Part::Is(of, value) | Part::IsNot(of, value) if *of == dimension && value == name);
+        expression.is_ok_and(|expression| expression.parts.iter().any(is_it))
+    };
+    let names: Vec<String> = content.thresholds.iter().filter(names_it).map(|one| one.name.clone()).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    Err(Problem::new(
+        Code::Conflict,
+        format!("the expressions of thresholds contain this name: {}", few(&names)),
+    )
+    .object(name)
+    .field("name")
+    .remedy("Delete these thresholds, rename the object, and create them with the new name."))
 }
 
 /// A filter that names what does not exist would never match, and its alert never come.
@@ -139,7 +161,10 @@ fn what(spec: &ThresholdSpec) -> String {
         None => ("below", spec.below.unwrap_or_default()),
     };
     let (limit, severity) = (show_in_unit(limit, unit_of(spec)), spec.severity.name());
-    format!("{} {word} {limit} over {} s raises an alert, {severity}", spec.expression, spec.over_seconds)
+    format!(
+        "{} {word} {limit} over {} s raises an alert of severity {severity}",
+        spec.expression, spec.over_seconds
+    )
 }
 
 pub async fn create(
@@ -195,6 +220,11 @@ pub async fn set(
         let one = content.find_mut(&name)?;
         check_precondition(&headers, &tag_of(&one.id, one.revision), "threshold", &one.name)?;
         let mut changes = Vec::new();
+        if let Some(name) = request.name.filter(|name| *name != one.name) {
+            rules::name("name", &name)?;
+            changes.push(format!("Renamed from {} to {name}.", one.name));
+            (one.name, one.revision, one.changed_unix_ms) = (name, one.revision + 1, now_unix_ms());
+        }
         if let Some(spec) = request.spec.filter(|spec| *spec != one.spec) {
             changes.push(format!("Now {}.", what(&spec)));
             one.spec = spec;
@@ -228,7 +258,7 @@ pub async fn delete(
     };
     if ask.dry_run {
         let one = shared.thresholds.plan(remove)?;
-        return plan("threshold.delete", &one.name, vec!["The threshold is gone, and its alert.".into()]);
+        return plan("threshold.delete", &one.name, vec!["The threshold and its alert are deleted.".into()]);
     }
     let one = change(&shared, remove).await?;
     told(&shared, &who, "threshold.deleted", &one.name, "deleted");

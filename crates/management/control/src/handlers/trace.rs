@@ -1,7 +1,7 @@
 //! What clients ask of a volume, as a stream while they ask it.
 //!
-//! Nothing of it is kept here: whoever wants it has it sent, for as long as was asked for, and the trace ends when nobody takes it any more. Requests that come faster
-//! than they are taken are left out and counted ([`forebay_target::trace_take`]), so a slow client costs a bounded amount of memory and holds up nobody. The format is that
+//! Nothing of it is kept here: the client has it sent, for as long as was asked for, and the trace ends when the client takes it no longer. Requests that come faster
+//! than they are taken are left out and counted ([`forebay_target::trace_take`]), so a slow client costs a bounded amount of memory and delays no other client. The format is that
 //! of `forebay_workload::trace`: tests here and there hold to it.
 
 use super::streams::{PIECES_MAX, Pieces};
@@ -62,7 +62,7 @@ pub async fn trace(
     let (sender, pieces) = mpsc::channel(PIECES_MAX);
     let (told_begun, begun) = oneshot::channel();
     let own = shared.clone();
-    // In a task: whoever asked may go at any moment, and what has begun must end.
+    // In a task: the client may go at any moment, and what has begun must end.
     tokio::spawn(async move {
         let is_begun = {
             let _turn = own.trace_turn.lock().await;
@@ -77,24 +77,18 @@ pub async fn trace(
         }
     });
     if !begun.await.unwrap_or(false) {
-        let detail = format!("it is traced already, or {TRACES_MAX} other volumes are");
+        let detail = format!("the volume is being traced already, or {TRACES_MAX} other volumes are");
         return Err(Problem::new(Code::Conflict, detail)
             .object(&*name)
             .remedy("Try again when one of these traces is over.")
             .into());
     }
-    told(
-        &shared,
-        &who,
-        "volume.traced",
-        &full,
-        &format!("what clients ask of it is taken down for {seconds} s"),
-    );
+    told(&shared, &who, "volume.traced", &full, &format!("client requests are recorded for {seconds} s"));
     let headers = [(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::CACHE_CONTROL, "no-store")];
     Ok((headers, Body::new(Pieces(pieces))).into_response())
 }
 
-/// Sends the lines until the time is over, there are enough, or nobody takes them.
+/// Sends the lines until the time is over, there are enough, or the client takes them no longer.
 async fn deliver(
     shared: &Shared,
     cores: &Cores,

@@ -43,15 +43,15 @@ pub async fn restore(
     }
     shared.engine.volume_name_check(pool, new_name).await?;
     if shared.engine.volumes(Some(pool)).await?.iter().any(|volume| volume.name == new_name) {
-        return Err(Problem::new(Code::Conflict, "another volume has this name by now")
+        return Err(Problem::new(Code::Conflict, "another volume has this name now")
             .object(full)
             .field("name")
-            .remedy("Have it back under another name, with --as.")
+            .remedy("Restore it under another name, with --as.")
             .into());
     }
     if ask.dry_run {
         let changes = vec![
-            format!("The volume deleted as {} is back as {full}, with its snapshots.", trashed.name),
+            format!("The volume deleted as {} is restored as {full}, with its snapshots.", trashed.name),
             inherited::restored_in_words(&shared, full).await?,
         ];
         return plan("volume.restore", full, changes);
@@ -60,8 +60,8 @@ pub async fn restore(
     shared.refresh_access().await;
     let volume = convert::volume(&volume, &shared.known());
     let what = match volume.name == trashed.name {
-        true => "had back from the trash".to_string(),
-        false => format!("had back from the trash, where it was {}", trashed.name),
+        true => "restored from the trash".to_string(),
+        false => format!("restored from the trash, where its name was {}", trashed.name),
     };
     told(&shared, &who, "volume.restored", &volume.name, &what);
     Ok(tagged(json(StatusCode::OK, &volume), &etag(&volume)))
@@ -78,13 +78,13 @@ pub async fn purge(
     shared.engine.pool_changeable(&trashed.pool).await?;
     if ask.dry_run {
         let mut changes =
-            vec![format!("The volume and its data, {}, are lost.", show_size(trashed.mapped_bytes))];
+            vec![format!("The volume and its data ({}) are lost.", show_size(trashed.mapped_bytes))];
         if trashed.snapshots > 0 {
-            changes.push(format!("It takes {} along.", rules::snapshots::counted(trashed.snapshots)));
+            changes.push(format!("Deleted with it: {}.", rules::snapshots::counted(trashed.snapshots)));
         }
         return plan("volume.purge", &trashed.name, changes);
     }
     shared.engine.volume_purge(&trashed.id).await?;
-    told(&shared, &who, "volume.purged", &trashed.name, "deleted from the trash for good");
+    told(&shared, &who, "volume.purged", &trashed.name, "permanently deleted from the trash");
     Ok(StatusCode::NO_CONTENT.into_response())
 }

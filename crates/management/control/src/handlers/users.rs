@@ -1,4 +1,4 @@
-//! Users. Everybody may see himself and change his own password; the rest is for administrators.
+//! Users. Each user may see the own entry and change the own password; the rest is for administrators.
 
 use super::told;
 use crate::authentication::{Identity, Peer};
@@ -33,14 +33,14 @@ fn is_himself(who: &Principal, user: &User) -> bool {
     matches!(&who.identity, Identity::User { id, .. } if *id == user.id)
 }
 
-/// Others are not found by who is no administrator: he does not learn who there is.
+/// A user without role admin finds no other users, and so does not learn which exist.
 fn visible(shared: &Shared, who: &Principal, name: &str) -> Result<User, Problem> {
     let found = find(&shared.users.content(), name);
     if who.access == Access::Admin || found.as_ref().is_ok_and(|user| is_himself(who, user)) {
         return found;
     }
     Err(Problem::new(Code::Forbidden, format!("{} has role {}", who.unique(), who.access.name()))
-        .remedy("Ask somebody with role admin."))
+        .remedy("Ask a user with role admin."))
 }
 
 pub async fn list(State(shared): State<Arc<Shared>>, ask: Ask) -> Answered {
@@ -71,7 +71,7 @@ pub async fn create(
         Ok(())
     })?;
     if ask.dry_run {
-        let changes = vec![format!("A user with role {} is made.", request.role.name())];
+        let changes = vec![format!("A user with role {} is created.", request.role.name())];
         return plan("user.create", &request.name, changes);
     }
     let password = shared.passwords.hash(request.password).await?;
@@ -84,9 +84,9 @@ pub async fn create(
         })
     })
     .await?;
-    // Whoever was made in another way needs no link.
+    // With a user, the link for the first administrator is not needed.
     shared.setup.done();
-    told(&shared, &who, "user.created", &user.name, &format!("made with role {}", user.role.name()));
+    told(&shared, &who, "user.created", &user.name, &format!("created with role {}", user.role.name()));
     made(StatusCode::CREATED, &Operation::UserShow.path_of(&user.name), &user.shown())
 }
 
@@ -103,9 +103,9 @@ pub async fn set(
         passwords::check_form("password", password)?;
     }
     if request.role.is_some_and(|role| role != user.role) && who.access < Access::Admin {
-        return Err(Problem::new(Code::Forbidden, "nobody changes his own role upwards")
+        return Err(Problem::new(Code::Forbidden, "only an administrator can change a role")
             .field("role")
-            .remedy("Ask somebody with role admin.")
+            .remedy("Ask a user with role admin.")
             .into());
     }
     let role = request.role.unwrap_or(user.role);
@@ -119,8 +119,8 @@ pub async fn set(
     };
     shared.users.plan(|content| change(content, &user.id, None))?;
     if ask.dry_run {
-        let role = request.role.map(|role| format!("The role becomes {}.", role.name()));
-        let password = request.password.map(|_| "The password becomes another.".to_string());
+        let role = request.role.map(|role| format!("The role is set to {}.", role.name()));
+        let password = request.password.map(|_| "The password is replaced.".to_string());
         let ends = (role.is_some() || password.is_some()).then(|| "All logins of the user end.".to_string());
         return plan("user.set", &user.name, role.into_iter().chain(password).chain(ends).collect());
     }
@@ -136,9 +136,9 @@ pub async fn set(
     };
     let is_changed = password.is_some() || role != user.role;
     let what = match (password.is_some(), role != user.role) {
-        (true, true) => format!("given another password, and role {}", role.name()),
-        (true, false) => "given another password".into(),
-        _ => format!("given role {}", role.name()),
+        (true, true) => format!("password replaced and role set to {}", role.name()),
+        (true, false) => "password replaced".into(),
+        _ => format!("role set to {}", role.name()),
     };
     let (by, id) = (shared.clone(), user.id.clone());
     let user = blocking(move || by.users.change(|content| change(content, &id, password))).await?;
@@ -163,7 +163,7 @@ pub async fn delete(
         content.users.retain(|user| user.id != id);
         if content.users.is_empty() {
             return Err(Problem::new(Code::Conflict, "this is the last administrator")
-                .remedy("Make somebody else an administrator first."));
+                .remedy("Give another user the role admin first."));
         }
         Ok(())
     };

@@ -1,6 +1,6 @@
 //! Volumes.
 //!
-//! A volume's ETag is a hash of its identity and `spec`: it changes when somebody resizes the volume or sets
+//! A volume's ETag is a hash of its identity and `spec`: it changes when an administrator resizes the volume or sets
 //! something, not when clients write or snapshots are taken. Changes run one at a time, so that the comparison with `If-Match` and the change
 //! are one step.
 
@@ -76,7 +76,7 @@ pub async fn make(shared: &Arc<Shared>, who: &Principal, ask: &Ask, mut request:
         return Err(Problem::new(Code::Conflict, "a volume with this name exists")
             .object(request.name)
             .field("name")
-            .remedy("Choose another name, or use that one: `forebay volume show VOLUME`.")
+            .remedy("Choose another name, or use the existing volume: `forebay volume show VOLUME`.")
             .into());
     }
     // A clone has what its volume has of its own.
@@ -109,7 +109,7 @@ pub async fn make(shared: &Arc<Shared>, who: &Principal, ask: &Ask, mut request:
             Some(source) => {
                 let source = rules::snapshots::full(source);
                 shared.engine.volume_clone_check(&source, new.name).await?;
-                ("volume.clone", format!("A volume of {size} is created that begins as {source}."))
+                ("volume.clone", format!("A volume of {size} is created as a clone of {source}."))
             }
         };
         return plan(action, &request.name, [what].into_iter().chain(wanted.in_words()).collect());
@@ -152,7 +152,8 @@ async fn adapt(
     let mut volume = made;
     let half = |error| {
         let problem = convert::problem(error);
-        let detail = format!("the volume is created, but not as asked for: {}", problem.detail);
+        let detail =
+            format!("the volume is created, but not all requested properties are set: {}", problem.detail);
         Problem { detail, ..problem }
     };
     let change = VolumeChange {
@@ -197,13 +198,13 @@ pub async fn set(
             return Err(Problem::new(
                 Code::Unsafe,
                 format!(
-                    "it has {} bytes, and shrinking it to {size} would cut off data",
+                    "it has {} bytes, and shrinking it to {size} bytes would cut off data",
                     before.spec.size_bytes
                 ),
             )
             .object(before.name)
             .field("size_bytes")
-            .remedy("Create a smaller volume and copy what you need; discard gives back unused space.")
+            .remedy("Create a smaller volume and copy the data. To free unused space, discard it from the client instead.")
             .into());
         }
         changes.push(format!("grown from {} to {}", show_size(before.spec.size_bytes), show_size(size)));
@@ -230,7 +231,7 @@ pub async fn set(
         }
         return plan("volume.set", &before.name, changes);
     }
-    // What may not be possible comes before anybody loses it.
+    // What may not be possible comes first, before any host loses the volume.
     if let Some(format) = format {
         shared.engine.volume_convert(&before.name, convert::format_in(format)).await?;
     }
@@ -274,13 +275,13 @@ pub async fn delete(
     if ask.dry_run {
         let mapped = show_size(volume.status.mapped_bytes);
         let mut changes = vec![match keep {
-            0 => format!("The volume and its data, {mapped}, are lost."),
-            _ => format!("The volume and its data, {mapped}, wait in the trash for {}.", show_duration(keep)),
+            0 => format!("The volume and its data ({mapped}) are lost."),
+            _ => format!("The volume and its data ({mapped}) stay in the trash for {}.", show_duration(keep)),
         }];
         if snapshots > 0 {
             let count = rules::snapshots::counted(snapshots);
             let alone = show_size(volume.status.snapshot_bytes.unwrap_or_default());
-            changes.push(format!("It takes {count} along, with another {alone} of data."));
+            changes.push(format!("Deleted with it: {count}, with another {alone} of data."));
         }
         let bookmarks = bookmarks::of_volume(&shared, &info.pool, &info.name).await?.len();
         if bookmarks > 0 {
@@ -301,7 +302,7 @@ pub async fn delete(
     match keep {
         0 => told(&shared, &who, "volume.deleted", &volume.name, &format!("deleted{with}")),
         keep => {
-            let what = format!("put into the trash{with}, for {}", show_duration(keep));
+            let what = format!("moved to the trash{with}, for {}", show_duration(keep));
             told(&shared, &who, "volume.trashed", &volume.name, &what);
         }
     }
@@ -327,20 +328,20 @@ pub async fn promote(
     let Some(origin) = &volume.status.origin else {
         return Err(Problem::new(Code::Conflict, "it is not a clone")
             .object(volume.name)
-            .remedy("`forebay volume list` shows the origins of those that are.")
+            .remedy("`forebay volume list` shows which volumes are clones, and their origins.")
             .into());
     };
     if ask.dry_run {
         let former = origin.split('@').next().unwrap_or_default();
         let changes = vec![
-            format!("It becomes the owner of {origin} and of the snapshots of {former} before that."),
+            format!("It becomes the owner of {origin} and of the earlier snapshots of {former}."),
             format!("{former} becomes a clone of it, and keeps its bookmarks."),
         ];
         return plan("volume.promote", &volume.name, changes);
     }
     let promoted = shared.engine.volume_promote(&volume.name).await?;
     let promoted = convert::volume(&promoted, &shared.known());
-    let what = format!("made the owner of {origin} and of the snapshots before that");
+    let what = format!("made the owner of {origin} and of the earlier snapshots");
     told(&shared, &who, "volume.promoted", &volume.name, &what);
     ok(&promoted)
 }

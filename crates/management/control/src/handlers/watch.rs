@@ -24,7 +24,7 @@ use tokio::time::{Instant, interval};
 /// Of a kilobyte or two each.
 const FRAMES_MAX: usize = 64;
 const SEND_SECONDS_MAX: u64 = 20;
-/// Proxies close what is silent for a minute, and a client knows sooner that nobody is there.
+/// Proxies close what is silent for a minute, and a client knows sooner that the daemon has gone.
 const SILENT_SECONDS_MAX: u32 = 15;
 /// A task that gets on is told so often.
 const PROGRESS: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! Worksheets over the API.
 //!
-//! What a worksheet pins is copied before the worksheet says so, and given up after it says so no longer: a crash in between leaves a copy that belongs to nobody, which
+//! What a worksheet pins is copied before the worksheet says so, and given up after it says so no longer: a crash in between leaves a copy that belongs to no worksheet, which
 //! the next start removes, and never a worksheet whose interval is gone.
 
 use super::hosts::tag_of;
@@ -102,7 +102,7 @@ async fn add(shared: &Arc<Shared>, one: &Worksheet) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Keeps a worksheet that nobody asked for, and so many of that kind: the oldest go.
+/// Keeps an automatic worksheet, and so many of that kind: the oldest go.
 pub async fn capture(shared: &Arc<Shared>, one: Worksheet, captures_max: usize) -> Result<(), Problem> {
     let _turn = shared.worksheet_turn.lock().await;
     let content = shared.worksheets.content();
@@ -187,7 +187,7 @@ pub async fn set(
     let (before, after) = shared.worksheets.plan(change_it.clone())?;
     let mut changes = Vec::new();
     if after.name != before.name {
-        changes.push(format!("name {}", after.name));
+        changes.push(format!("renamed to {}", after.name));
     }
     if after.spec != before.spec {
         changes.push(format!("{} graphs", after.spec.graphs.len()));
@@ -226,7 +226,7 @@ pub async fn delete(
     let one = shared.worksheets.plan(remove.clone())?;
     if ask.dry_run {
         let what = match one.spec.pinned {
-            true => "The worksheet is deleted, and its interval is kept no longer than others.",
+            true => "The worksheet is deleted. Its interval is kept no longer than others.",
             false => "The worksheet is deleted.",
         };
         return plan("worksheet.delete", &one.name, vec![what.into()]);

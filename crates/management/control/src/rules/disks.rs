@@ -14,7 +14,7 @@ pub fn smallest_disk(group: &GroupStatus) -> Option<u64> {
 pub fn small_disk(path: &str, size: u64, least: Option<u64>) -> Option<String> {
     let least = least.filter(|least| size < *least)?;
     Some(format!(
-        "{path} has {}, less than the {} of the disk whose place it may take: the pool has less room from then on.",
+        "{path} has {}, less than the {} of the disk that it may replace: the pool then has less room.",
         show_size(size),
         show_size(least)
     ))
@@ -32,7 +32,7 @@ pub fn scrub_is_there(action: ScrubAction, state: Option<ScrubState>) -> Result<
     match is_possible {
         true => Ok(()),
         false => Err(Problem::new(Code::Conflict, what)
-            .remedy("`forebay pool status` says when the last one ended, and when the next begins.")),
+            .remedy("`forebay pool status` shows when the last one ended and when the next begins.")),
     }
 }
 
@@ -48,21 +48,21 @@ fn out_of_service(group: &GroupStatus) -> usize {
 pub fn disk_offline(group: &GroupStatus, disk: &DiskStatus) -> Result<usize, Problem> {
     let why = match disk.state {
         DiskState::Online | DiskState::Leaving => None,
-        DiskState::Cache => Some("the disk holds copies only, and does not have to come back"),
-        DiskState::Spare => Some("the disk is a spare, and holds nothing yet"),
+        DiskState::Cache => Some("a cache disk cannot be taken offline: it holds copies only"),
+        DiskState::Spare => Some("a spare disk cannot be taken offline: it holds no data yet"),
         DiskState::Failed | DiskState::Missing | DiskState::Offline | DiskState::Empty => {
             return Err(Problem::new(Code::Conflict, "the disk is out of service already")
-                .remedy("`forebay disk online DISK` takes it back."));
+                .remedy("`forebay disk online DISK` brings it back."));
         }
     };
     if let Some(why) = why {
         return Err(Problem::new(Code::Conflict, why)
-            .remedy("Take it out of the pool with `forebay disk remove DISK`."));
+            .remedy("Remove it from the pool with `forebay disk remove DISK`."));
     }
     let (out, most) = (out_of_service(group), usize::from(group.layout.redundancy()));
     if most == 0 {
-        let detail = "its group has no redundancy, and what is on the disk could not be read";
-        let remedy = "Move what is on it to another disk while it works: `forebay disk replace DISK NEW`.";
+        let detail = "its group has no redundancy, so the data of the disk could not be read";
+        let remedy = "Move its data to another disk while it works: `forebay disk replace DISK NEW`.";
         return Err(Problem::new(Code::Unsafe, detail).remedy(remedy));
     }
     if out >= most {
@@ -71,7 +71,7 @@ pub fn disk_offline(group: &GroupStatus, disk: &DiskStatus) -> Result<usize, Pro
         } else {
             format!("{out} disks of its group are")
         };
-        let detail = format!("{disks} out already, and the layout can lose {most}");
+        let detail = format!("{disks} out of service already, and the layout can lose {most}");
         let remedy = "Bring the others back, or wait until they are rebuilt.";
         return Err(Problem::new(Code::Unsafe, detail).remedy(remedy));
     }

@@ -3,7 +3,9 @@
 use super::{compression, invalid, shown, snapshots, volume_name};
 use crate::convert;
 use crate::levels::{CEILING_BYTES, CEILING_IOPS, Content as Levels, check_ceiling};
-use forebay_api::{Problem, ProjectCreate, ProjectSet, Property, VolumeCreate, VolumeSet, show_size_exact};
+use forebay_api::{
+    Problem, ProjectCreate, ProjectSet, Property, VolumeCreate, VolumeSet, show_rate_exact, show_size_exact,
+};
 use forebay_base::Id;
 use forebay_pool::{
     Compression, ProjectChange, ProjectProperties, Rate, Setting, Source, Sources, SyncPolicy, VolumeChange,
@@ -76,8 +78,8 @@ pub fn create(request: &ProjectCreate, levels: &Levels) -> Result<ProjectPropert
         level: levels.asked(request.level.as_deref())?.filter(|level| *level != NO_LEVEL),
         quota: quota(request.quota_bytes)?.flatten(),
         ceiling: Rate {
-            iops: ceiling(CEILING_IOPS, request.ceiling_iops)?,
-            bytes: ceiling(CEILING_BYTES, request.ceiling_bytes_per_second)?,
+            iops: ceiling(CEILING_IOPS, request.max_iops)?,
+            bytes: ceiling(CEILING_BYTES, request.max_bytes_per_second)?,
         },
     })
 }
@@ -91,8 +93,8 @@ fn setting<T: PartialEq>(
 ) -> Result<Setting<T>, Problem> {
     match (asked, inherit.contains(&property)) {
         (Some(_), true) => {
-            let detail = format!("{} is to have a value, and to be inherited", property.name());
-            Err(invalid("inherit", detail, "Ask for one of them."))
+            let detail = format!("{} cannot both have a value and be inherited", property.name());
+            Err(invalid("inherit", detail, "Give one of them."))
         }
         (Some(asked), false) if is_own && asked == now => Ok(Setting::Keep),
         (Some(asked), false) => Ok(Setting::Own(asked)),
@@ -158,8 +160,8 @@ pub fn project_change(
             Some(asked) if asked != now.quota => asked.map_or(Setting::Inherit, Setting::Own),
             _ => Setting::Keep,
         },
-        ceiling_iops: bound(CEILING_IOPS, now.ceiling.iops, request.ceiling_iops)?,
-        ceiling_bytes: bound(CEILING_BYTES, now.ceiling.bytes, request.ceiling_bytes_per_second)?,
+        max_iops: bound(CEILING_IOPS, now.ceiling.iops, request.max_iops)?,
+        ceiling_bytes: bound(CEILING_BYTES, now.ceiling.bytes, request.max_bytes_per_second)?,
     })
 }
 
@@ -171,8 +173,8 @@ pub fn volume_change(
     let inherit = &request.inherit[..];
     let fixed = [Property::BlockSize, Property::Format];
     if let Some(property) = inherit.iter().find(|property| fixed.contains(property)) {
-        let detail = format!("a volume has its {} of its own", property.name());
-        return Err(invalid("inherit", detail, "A project says it for new volumes only."));
+        let detail = format!("a volume cannot inherit its {}", property.name());
+        return Err(invalid("inherit", detail, "A project sets it for new volumes only."));
     }
     let Sources { sync, compression: kind, schedule, level, hosts } = now.sources;
     let (every, keep) = (request.snapshot_every_seconds, request.snapshot_keep);
@@ -212,8 +214,7 @@ pub fn hosts(
     inherit: &[Property],
 ) -> Result<Setting<Vec<String>>, Problem> {
     if asked.as_ref().is_some_and(Vec::is_empty) {
-        let remedy =
-            "Name hosts or host groups, or have `hosts` inherited: then its volumes are mapped to nobody.";
+        let remedy = "Name hosts or host groups. Or inherit `hosts`: then its volumes are mapped to no host.";
         return Err(invalid("hosts", "no host is named".into(), remedy));
     }
     setting(Property::Hosts, (now.to_vec(), !now.is_empty()), asked, inherit)
@@ -223,7 +224,7 @@ fn in_words<T>(setting: Setting<T>, property: Property, own: impl Fn(T) -> Strin
     match setting {
         Setting::Keep => None,
         Setting::Own(value) => Some(own(value)),
-        Setting::Inherit => Some(format!("{} inherited from now on", property.name())),
+        Setting::Inherit => Some(format!("{} inherited", property.name())),
     }
 }
 
@@ -242,7 +243,7 @@ pub fn volume_change_in_words(change: &VolumeChange, levels: &Levels) -> Vec<Str
         in_words(change.compression, Property::Compression, compression_in_words),
         in_words(change.schedule, Property::SnapshotSchedule, snapshots::schedule_in_words),
         in_words(change.level, Property::Level, level),
-        in_words(change.hosts, Property::Hosts, |()| "hosts its own from now on".into()),
+        in_words(change.hosts, Property::Hosts, |()| "hosts no longer inherited".into()),
     ]
     .into_iter()
     .flatten()
@@ -261,15 +262,15 @@ pub fn project_change_in_words(change: &ProjectChange, levels: &Levels) -> Vec<S
     words.extend(match change.quota {
         Setting::Keep => None,
         Setting::Own(bytes) => Some(format!("quota set to {}", show_size_exact(bytes))),
-        Setting::Inherit => Some("no quota from now on".into()),
+        Setting::Inherit => Some("quota removed".into()),
     });
     let ceiling = |setting: Setting<u64>, what: &str, show: fn(u64) -> String| match setting {
         Setting::Keep => None,
-        Setting::Own(rate) => Some(format!("ceiling of all volumes together set to {} a second", show(rate))),
-        Setting::Inherit => Some(format!("no ceiling in {what} from now on")),
+        Setting::Own(rate) => Some(format!("limit of all volumes together set to {}", show(rate))),
+        Setting::Inherit => Some(format!("limit of {what} removed")),
     };
-    words.extend(ceiling(change.ceiling_iops, "requests", |iops| format!("{iops} requests")));
-    words.extend(ceiling(change.ceiling_bytes, "bytes", show_size_exact));
+    words.extend(ceiling(change.max_iops, "IOPS", |iops| format!("{iops} IOPS")));
+    words.extend(ceiling(change.ceiling_bytes, "bytes a second", show_rate_exact));
     words
 }
 
@@ -346,8 +347,8 @@ mod tests {
             block_size_bytes: None,
             format: None,
             quota_bytes: None,
-            ceiling_iops: None,
-            ceiling_bytes_per_second: None,
+            max_iops: None,
+            max_bytes_per_second: None,
             hosts: None,
             level: None,
         };
@@ -390,19 +391,18 @@ mod tests {
             assert_eq!(change, ProjectChange { quota, ..ProjectChange::default() });
             assert_eq!(project_change_in_words(&change).is_empty(), quota == Setting::Keep);
         }
-        let few = ProjectCreate { ceiling_iops: Some(9), ..said.clone() };
-        assert_eq!(field(create(&few)), "ceiling_iops");
-        let capped = create(&ProjectCreate { ceiling_iops: Some(500), ..few }).unwrap();
+        let few = ProjectCreate { max_iops: Some(9), ..said.clone() };
+        assert_eq!(field(create(&few)), "max_iops");
+        let capped = create(&ProjectCreate { max_iops: Some(500), ..few }).unwrap();
         assert_eq!(capped.ceiling, Rate { iops: 500, bytes: 0 });
-        for (asked, ceiling_iops) in [(0, Setting::Inherit), (500, Setting::Keep), (1000, Setting::Own(1000))]
-        {
-            let asked = ProjectSet { ceiling_iops: Some(asked), ..ProjectSet::default() };
+        for (asked, max_iops) in [(0, Setting::Inherit), (500, Setting::Keep), (1000, Setting::Own(1000))] {
+            let asked = ProjectSet { max_iops: Some(asked), ..ProjectSet::default() };
             let change = project_change(&capped, &asked).unwrap();
-            assert_eq!(change, ProjectChange { ceiling_iops, ..ProjectChange::default() });
-            assert_eq!(project_change_in_words(&change).is_empty(), ceiling_iops == Setting::Keep);
+            assert_eq!(change, ProjectChange { max_iops, ..ProjectChange::default() });
+            assert_eq!(project_change_in_words(&change).is_empty(), max_iops == Setting::Keep);
         }
-        let few = ProjectSet { ceiling_bytes_per_second: Some(4096), ..ProjectSet::default() };
-        assert_eq!(field(project_change(&capped, &few)), "ceiling_bytes_per_second");
+        let few = ProjectSet { max_bytes_per_second: Some(4096), ..ProjectSet::default() };
+        assert_eq!(field(project_change(&capped, &few)), "max_bytes_per_second");
         let level = Some(Id(4));
         let levelled = ProjectProperties { level, ..now };
         assert_eq!(

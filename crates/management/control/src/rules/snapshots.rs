@@ -1,6 +1,6 @@
 //! What may be done with snapshots.
 //!
-//! What would lose something that somebody holds on to is a conflict and not `unsafe`: no flag overrides it, it has to be let go.
+//! The loss of a held snapshot is a conflict and not `unsafe`: no flag overrides it, it has to be released.
 
 use super::{invalid, shown};
 use forebay_api::{Code, Problem, SnapshotCreate, show_duration};
@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 const NAME_BYTES_MAX: usize = 100;
 /// All of them halt for the moment in which they are taken.
 const GROUP_MAX: usize = 256;
-/// From a minute, in which a snapshot that nobody looks at costs more than it is worth, to a leap year.
+/// From a minute, in which an unused snapshot costs more than it is worth, to a leap year.
 const EVERY_SECONDS: RangeInclusive<u32> = 60..=366 * 24 * 3600;
 /// Each is a dataset of the pool.
 const KEEP: RangeInclusive<u32> = 1..=1000;
@@ -42,8 +42,13 @@ pub fn bookmarks_gone(count: usize) -> String {
 /// That a volume goes back behind bookmarks.
 pub fn bookmarks_behind(count: usize) -> String {
     match count {
-        1 => "One bookmark of a later moment cannot be used for snapshots from then on.".into(),
-        count => format!("{count} bookmarks of later moments cannot be used for snapshots from then on."),
+        1 => {
+            "One later bookmark can no longer be the base of an incremental send of this volume's snapshots."
+                .into()
+        }
+        count => format!(
+            "{count} later bookmarks can no longer be the base of an incremental send of this volume's snapshots."
+        ),
     }
 }
 
@@ -64,7 +69,7 @@ pub fn lengthen(snapshot: &SnapshotInfo, seconds: Option<u32>, now: WallTime) ->
     if now.0 + u64::from(seconds) * 1000 >= until.0 {
         return Ok(());
     }
-    let detail = format!("it is retained until {} already, and no retention is made shorter", utc(until));
+    let detail = format!("it is retained until {} already, and a retention cannot be shortened", utc(until));
     let problem = Problem::new(Code::Conflict, detail).object(full(snapshot)).field("retain_seconds");
     Err(problem.remedy("Choose a longer time."))
 }
@@ -94,7 +99,7 @@ pub fn group(volumes: &[VolumeInfo]) -> Result<&str, Problem> {
         let (pool, name) = (&volume.pool, &volume.name);
         if *pool != first.pool {
             let detail = format!(
-                "{}/{} and {pool}/{name} are in two pools, which have no moment in common",
+                "{}/{} and {pool}/{name} are in two pools, and one snapshot cannot span pools",
                 first.pool, first.name
             );
             return Err(invalid("volumes", detail, "Take a snapshot in each pool, one after the other."));
@@ -124,7 +129,7 @@ pub fn few(names: &[String]) -> String {
     }
 }
 
-/// Whether nobody holds on to a snapshot.
+/// Whether a snapshot may be deleted.
 pub fn delete(snapshot: &SnapshotInfo) -> Result<(), Problem> {
     let refused = |detail: String, remedy: String| {
         Err(Problem::new(Code::Conflict, detail).object(full(snapshot)).remedy(remedy))
@@ -134,23 +139,26 @@ pub fn delete(snapshot: &SnapshotInfo) -> Result<(), Problem> {
         return refused(detail, "Wait until then.".into());
     }
     if snapshot.held {
-        let remedy = format!("Let it go with `forebay snapshot release {}`.", full(snapshot));
+        let remedy = format!("Release it with `forebay snapshot release {}`.", full(snapshot));
         return refused("it is held".into(), remedy);
     }
     if snapshot.template {
-        let remedy = format!("Make it none with `forebay snapshot set {} --template false`.", full(snapshot));
+        let remedy = format!(
+            "Make it an ordinary snapshot with `forebay snapshot set {} --template false`.",
+            full(snapshot)
+        );
         return refused("it is a template".into(), remedy);
     }
     if !snapshot.clones.is_empty() {
         let clones: Vec<String> =
             snapshot.clones.iter().map(|clone| format!("{}/{clone}", snapshot.pool)).collect();
-        let remedy = "Delete and purge them first, or make one the owner of the snapshot with `forebay clone promote CLONE`.";
-        return refused(format!("volumes grew from it: {}", few(&clones)), remedy.into());
+        let remedy = "Delete and purge the clones first, or make one the owner of the snapshot with `forebay clone promote CLONE`.";
+        return refused(format!("it has clones: {}", few(&clones)), remedy.into());
     }
     Ok(())
 }
 
-/// Whether a volume with so many snapshots may be deleted, as far as nobody holds on to one of them.
+/// Whether a volume with so many snapshots may be deleted, as far as its snapshots may be deleted.
 pub fn volume_delete(volume: &str, snapshots: u32, with_snapshots: bool) -> Result<(), Problem> {
     if with_snapshots || snapshots == 0 {
         return Ok(());
@@ -178,8 +186,8 @@ pub fn schedule(
     let every = every.unwrap_or(before.every_seconds);
     if every == 0 {
         if keep.is_some_and(|keep| keep > 0) {
-            let detail = "no snapshots are taken by themselves, so none are kept".into();
-            return Err(invalid("snapshot_keep", detail, "Say also how often, with --snapshot-every."));
+            let detail = "no snapshots are scheduled, so none are kept".into();
+            return Err(invalid("snapshot_keep", detail, "Give the interval, too, with --snapshot-every."));
         }
         return Ok(Some(SnapshotSchedule::default()));
     }
@@ -191,7 +199,7 @@ pub fn schedule(
     let kept = keep.unwrap_or(before.keep);
     if !KEEP.contains(&kept) {
         let detail = match keep {
-            None => "how many are kept is not said".into(),
+            None => "the number of snapshots to keep is missing".into(),
             Some(keep) => format!("{keep} snapshots cannot be kept"),
         };
         return Err(invalid("snapshot_keep", detail, "Give 1 to 1000, with --snapshot-keep."));
@@ -201,26 +209,26 @@ pub fn schedule(
 
 pub fn schedule_in_words(schedule: SnapshotSchedule) -> String {
     match schedule {
-        SnapshotSchedule { every_seconds: 0, .. } => "no more snapshots by themselves".into(),
+        SnapshotSchedule { every_seconds: 0, .. } => "no more scheduled snapshots".into(),
         SnapshotSchedule { every_seconds, keep } => {
             format!("a snapshot every {}, the newest {keep} of them kept", show_duration(every_seconds))
         }
     }
 }
 
-/// Refuses to put back a volume that somebody uses: what a client remembers of it would be mixed with what it finds.
+/// Refuses to roll back a volume in use: cached data of clients would be mixed with the old contents.
 pub fn rollback(volume: &str, users: &[String], force: bool) -> Result<(), Problem> {
-    unused(volume, users, force, "what they keep in memory would be mixed with the old contents")
+    unused(volume, users, force, "data in their caches would be mixed with the old contents")
 }
 
-/// Refuses to advance a volume that somebody uses to what is received.
+/// Refuses to receive into a volume in use.
 pub fn receive(volume: &str, users: &[String], force: bool) -> Result<(), Problem> {
-    unused(volume, users, force, "what they keep in memory would be mixed with the new contents")
+    unused(volume, users, force, "data in their caches would be mixed with the new contents")
 }
 
-/// Refuses to delete a volume that somebody uses.
+/// Refuses to delete a volume in use.
 pub fn delete_used(volume: &str, users: &[String], force: bool) -> Result<(), Problem> {
-    unused(volume, users, force, "what they have open would be taken from them")
+    unused(volume, users, force, "they would lose the volume while it is open")
 }
 
 /// Refuses to take a pool's volumes from those who use them.
@@ -230,7 +238,7 @@ pub fn leave_used(pool: &str, used: &[String], force: bool) -> Result<(), Proble
     }
     let detail = format!("clients use it: {}", few(used));
     Err(Problem::new(Code::Unsafe, detail).object(pool).field("force").remedy(
-        "Unmount its volumes there and log out or disconnect; or use --force, and they are taken from them.",
+        "Unmount its volumes there and log out or disconnect. With --force, the clients lose the volumes.",
     ))
 }
 
@@ -242,7 +250,7 @@ fn unused(volume: &str, users: &[String], force: bool, why: &str) -> Result<(), 
     Err(Problem::new(Code::Unsafe, detail)
         .object(volume)
         .field("force")
-        .remedy("Unmount it there and log out or disconnect, or, if nobody writes, use --force."))
+        .remedy("Unmount it there and log out or disconnect. If no client writes, use --force."))
 }
 
 #[cfg(test)]
@@ -305,7 +313,7 @@ pub(super) mod tests {
         for (snapshot, detail, remedy) in [
             (&held, "it is held", "snapshot release tank/a@s"),
             (&template, "it is a template", "set tank/a@s --template false"),
-            (&cloned, "grew from it: tank/web/b", "clone promote"),
+            (&cloned, "has clones: tank/web/b", "clone promote"),
         ] {
             let problem = delete(snapshot).unwrap_err();
             assert_eq!((problem.code, problem.object.as_deref()), (Code::Conflict, Some("tank/a@s")));

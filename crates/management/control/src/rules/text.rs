@@ -43,11 +43,11 @@ pub fn check(field: &str, text: &str) -> Result<(), Problem> {
         None => Ok(()),
         Some(c) => {
             let detail =
-                format!("the character U+{:04X} cannot be seen, or changes how others are shown", c as u32);
+                format!("the character U+{:04X} is invisible or changes how others are shown", c as u32);
             Err(invalid(
                 field,
                 detail,
-                "Leave it out; letters, digits, marks and symbols of any language are taken.",
+                "Remove it. Letters, digits, marks and symbols of any language are allowed.",
             ))
         }
     }

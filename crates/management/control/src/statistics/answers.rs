@@ -9,7 +9,7 @@ use forebay_api::{
 };
 use std::collections::BTreeMap;
 
-/// Lines of an answer when nobody says how many.
+/// Lines of an answer when the request has no limit.
 pub const LIMIT_DEFAULT: u32 = 12;
 pub const EXPRESSION: &str = "expression";
 
@@ -48,11 +48,11 @@ pub fn parse(text: &str, field: &str) -> Result<Expression, Problem> {
 pub fn asked_wrongly(error: AskError) -> Problem {
     let (field, remedy) = match error {
         AskError::Interval => {
-            ("to", "Give `from` before `to`; both as seconds since 1970, or as seconds before now.")
+            ("to", "Give a `from` before `to`, both as seconds since 1970 or as seconds before now.")
         }
-        AskError::Step => ("step", "Give a second or more, or none: then one is chosen."),
+        AskError::Step => ("step", "Give 1 second or more, or omit it for an automatic step."),
         AskError::Limit => ("limit", "Give 1 to 100."),
-        AskError::TooFine(_) => ("step", "Give a longer step, or none: then one is chosen."),
+        AskError::TooFine(_) => ("step", "Give a longer step, or omit it for an automatic step."),
     };
     Problem::new(Code::Invalid, error.to_string()).field(field).remedy(remedy)
 }
@@ -63,22 +63,22 @@ pub fn not_pinned(error: PinError) -> Problem {
     match error {
         PinError::Length(most) => pinned(
             Code::Invalid,
-            format!("an interval that is kept for ever has a second at least, and {most} at most"),
+            format!("a pinned interval has 1 second at least, and {most} at most"),
             "Choose a shorter interval.",
         ),
         PinError::TooMany(most) => pinned(
             Code::Busy,
-            format!("{most} intervals are kept for ever already"),
-            "Delete worksheets, or let go of their intervals.",
+            format!("{most} intervals are pinned already"),
+            "Delete worksheets, or unpin their intervals.",
         ),
         PinError::NoRoom(bytes) => pinned(
             Code::NoSpace,
-            format!("all intervals that are kept for ever may have {bytes} bytes together"),
+            format!("all pinned intervals together may have {bytes} bytes"),
             "Delete worksheets, or choose a shorter interval.",
         ),
         PinError::Nothing => pinned(
             Code::Conflict,
-            "nothing is kept of this interval (any more)".into(),
+            "no data of this interval is kept (any more)".into(),
             "Choose a later interval, or save the worksheet without its data.",
         ),
         PinError::Io(error) => pinned(

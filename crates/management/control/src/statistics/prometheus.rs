@@ -96,7 +96,7 @@ impl Totals {
         let name = "forebay_observer_seconds_lost_total";
         let _ = write!(
             out,
-            "# HELP {name} Seconds of statistics that were lost, because the disk did not keep up.\n# TYPE {name} counter\n{name} {lost}\n"
+            "# HELP {name} Seconds of statistics that were lost because the disk was too slow.\n# TYPE {name} counter\n{name} {lost}\n"
         );
         out
     }

@@ -82,7 +82,8 @@ impl Kept for Content {
     const FILE: &'static str = "worksheets";
     const VERSION: u32 = VERSION;
     const WHAT: &'static str = "worksheets";
-    const REMEDY: &'static str = "Have the file back from a backup; or move it away and start again: worksheets are gone then, and what they pinned.";
+    const REMEDY: &'static str = "Restore the file from a backup. Or move it away and start the daemon again; the worksheets and their pinned data \
+                                  are then lost.";
 
     fn version(&self) -> u32 {
         self.version
@@ -92,7 +93,7 @@ impl Kept for Content {
     fn check(&self) -> Result<(), Problem> {
         if self.worksheets.len() > WORKSHEETS_MAX {
             return Err(Problem::new(Code::Busy, format!("there are {WORKSHEETS_MAX} worksheets already"))
-                .remedy("Delete some that nobody needs."));
+                .remedy("Delete some that are no longer needed."));
         }
         let mut known = HashSet::new();
         for one in &self.worksheets {
@@ -106,7 +107,7 @@ impl Kept for Content {
                 return Err(Problem::new(Code::Conflict, "a worksheet with this name exists")
                     .object(&*one.name)
                     .field("name")
-                    .remedy("Choose another name, or change that one."));
+                    .remedy("Choose another name, or change the existing worksheet."));
             }
         }
         Ok(())
@@ -121,8 +122,8 @@ fn check_name(name: &str) -> Result<(), Problem> {
         true => Ok(()),
         false => Err(invalid(
             "name",
-            "this is no name for a worksheet".into(),
-            "Give 1 to 100 characters that can be seen, without spaces at either end.",
+            "this cannot be the name of a worksheet".into(),
+            "Give 1 to 100 visible characters, without spaces at either end.",
         )),
     }
 }
@@ -138,13 +139,13 @@ fn check_spec(spec: &WorksheetSpec) -> Result<(), Problem> {
             return Err(invalid(
                 &field("expression"),
                 "the expression is too long".into(),
-                "Ask for less at once.",
+                "Use a shorter expression.",
             ));
         }
         let title = title.as_deref().unwrap_or_default();
         if title.chars().count() > TITLE_CHARS_MAX || title.chars().any(char::is_control) {
-            let remedy = format!("Give at most {TITLE_CHARS_MAX} characters that can be seen, or no title.");
-            return Err(invalid(&field("title"), "this is no title for a graph".into(), &remedy));
+            let remedy = format!("Give at most {TITLE_CHARS_MAX} visible characters, or no title.");
+            return Err(invalid(&field("title"), "this cannot be the title of a graph".into(), &remedy));
         }
         if limit.is_some_and(|limit| !(1..=LIMIT_MAX as u32).contains(&limit)) {
             return Err(invalid(
@@ -167,11 +168,11 @@ fn check_spec(spec: &WorksheetSpec) -> Result<(), Problem> {
         }
         _ => {
             let remedy = "Give `seconds` for an interval that ends now, or `from_unix_s` and `to_unix_s`.";
-            return Err(invalid("spec.seconds", "there is not one interval".into(), remedy));
+            return Err(invalid("spec.seconds", "there is no interval, or more than one".into(), remedy));
         }
     }
     if spec.pinned && spec.seconds.is_some() {
-        let detail = "an interval that ends now cannot be kept for ever".to_string();
+        let detail = "an interval that ends now cannot be pinned".to_string();
         return Err(invalid(
             "spec.pinned",
             detail,

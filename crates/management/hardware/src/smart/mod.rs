@@ -5,7 +5,7 @@
 //! ([`Smart`]), and a reason where there are none ([`NoReading`]). What they mean is judged elsewhere ([`crate::judge()`]).
 //!
 //! The document is untrusted: fields may be absent, of another type, negative or absurd. Such a field is absent in the result, and nothing else is
-//! lost with it. Sizes are bounded by whoever reads the document ([`crate::Options::output_max`]).
+//! lost with it. Sizes are bounded by the reader of the document ([`crate::Options::output_max`]).
 
 mod ata;
 mod nvme;
@@ -76,7 +76,10 @@ impl fmt::Display for NoReading {
             }
             NoReading::Unreadable(why) => write!(f, "The answer of smartctl cannot be read: {why}."),
             NoReading::NewFormat(version) => {
-                write!(f, "This smartctl writes format {version}, which is not known; {FORMAT_MAX} is.")
+                write!(
+                    f,
+                    "This smartctl writes format {version}; only formats up to {FORMAT_MAX} are supported."
+                )
             }
             NoReading::TooLong => f.write_str("The answer of smartctl is too long."),
             NoReading::TimedOut(seconds) => write!(f, "The disk did not answer for {seconds} seconds."),
@@ -208,7 +211,7 @@ pub fn parse(output: &[u8]) -> Reading {
     // serde_json bounds the depth, so hostile nesting is an error, too.
     let document: Value = match serde_json::from_slice(output) {
         Ok(document @ Value::Object(_)) => document,
-        Ok(_) => return Reading::None(NoReading::Unreadable("it is no JSON object".into())),
+        Ok(_) => return Reading::None(NoReading::Unreadable("it is not a JSON object".into())),
         Err(error) if error.is_eof() => return Reading::None(NoReading::Unreadable("it is cut off".into())),
         Err(error) => return Reading::None(NoReading::Unreadable(clean(error.to_string().as_bytes()))),
     };
@@ -297,7 +300,7 @@ fn why_nothing(document: &Value) -> NoReading {
     }
     match said {
         Some(said) if !said.is_empty() => NoReading::Failed(said.trim_end_matches('.').to_owned()),
-        _ => NoReading::Unsupported("it says nothing of its health".into()),
+        _ => NoReading::Unsupported("it reports nothing about its health".into()),
     }
 }
 

@@ -285,7 +285,10 @@ fn virtual_loop_and_odd_disks_are_what_they_are() {
     let texts: Vec<String> = disk.not_free.into_iter().map(|one| one.text).collect();
     assert_eq!(
         texts,
-        ["It is read-only.", "It can only be written in zones (host-managed SMR), which a pool does not do."]
+        [
+            "It is read-only.",
+            "It can only be written in zones (host-managed SMR), which pools do not support."
+        ]
     );
 }
 

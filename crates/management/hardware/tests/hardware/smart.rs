@@ -37,7 +37,7 @@ fn every_disk_gets_the_state_and_the_reason_that_it_deserves() {
                 "Reallocated Sector Ct (attribute 5) has reached the maker's failure threshold",
                 "424 sectors could not be read and wait",
                 "424 sectors could not be read in the disk's own scan",
-                "96 errors that the disk could not correct",
+                "96 errors that it could not correct",
                 "37816 sectors have been replaced",
             ],
         ),
@@ -59,7 +59,7 @@ fn every_disk_gets_the_state_and_the_reason_that_it_deserves() {
         ("ata-samsung-pm883", Good, &[]),
         ("ata-intel-s4510-worn", Warning, &["96 % of the rated endurance"]),
         ("ata-crucial-mx500", Good, &[]),
-        ("ata-micron-5300-uncorrectable", Warning, &["2 errors that the disk could not correct"]),
+        ("ata-micron-5300-uncorrectable", Warning, &["2 errors that it could not correct"]),
         ("ata-kingston-a400", Good, &[]),
         ("ata-unknown-ssd-invalid-statistics", Good, &[]),
         ("ata-hostile-strings", Failing, &["[2J<script> (attribute 5) has reached"]),
@@ -71,7 +71,7 @@ fn every_disk_gets_the_state_and_the_reason_that_it_deserves() {
             Failing,
             &[
                 "failing (SMART status)",
-                "12 errors that the disk could not correct",
+                "12 errors that it could not correct",
                 "1902 sectors have been found defective",
             ],
         ),
@@ -91,16 +91,16 @@ fn every_disk_gets_the_state_and_the_reason_that_it_deserves() {
         (
             "nvme-micron-7450-read-only",
             Failing,
-            &["reliability is degraded", "read-only", "1931 times that the disk could not give back"],
+            &["degraded its reliability", "read-only", "1931 reads of data that it could not return"],
         ),
         ("nvme-solidigm-p5520-worn", Warning, &["104 % of the rated endurance"]),
         ("nvme-samsung-pm1725-backup-failed", Failing, &["protection against power failure has failed"]),
-        ("nvme-samsung-970-media-errors", Warning, &["7 times that the disk could not give back"]),
+        ("nvme-samsung-970-media-errors", Warning, &["7 reads of data that it could not return"]),
         ("nvme-intel-selftest-failed", Failing, &["self-test of the disk failed at 12500 power-on hours"]),
         (
             "nvme-unknown-warning-bits",
             Warning,
-            &["persistent memory", "not known (bit 6)", "not known (bit 7)"],
+            &["persistent memory", "unknown critical warning (bit 6)", "unknown critical warning (bit 7)"],
         ),
         ("nvme-apple-threshold", Good, &[]),
         ("nvme-absurd", Good, &[]),
@@ -116,7 +116,7 @@ fn every_disk_gets_the_state_and_the_reason_that_it_deserves() {
         ("none-empty", Unknown, &["it is empty"]),
         ("none-truncated", Unknown, &["it is cut off"]),
         ("none-plain-text", Unknown, &["cannot be read"]),
-        ("none-array", Unknown, &["no JSON object"]),
+        ("none-array", Unknown, &["not a JSON object"]),
     ];
     for (name, state, reasons) in cases {
         let health = judge(&parse(&output(name)), None);

@@ -99,7 +99,7 @@ async fn an_alert_reaches_its_recipients_complete() {
         let text = mail["text"].as_str().unwrap().replace("\r\n", "\n");
         for line in [
             "Severity:   critical",
-            "State:      standing since 2026-01-01 00:00:00 UTC",
+            "State:      active since 2026-01-01 00:00:00 UTC",
             "Object:     pools/tank",
             "Impact:     One more failure loses data.",
             "Action:     . Replace the disk.",

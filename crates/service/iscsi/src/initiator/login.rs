@@ -182,7 +182,7 @@ impl Login {
         }
         self.answers += 1;
         if self.answers > ANSWERS_MAX {
-            return Err(LoginError::Nonsense("answers without end"));
+            return Err(LoginError::Nonsense("too many answers"));
         }
         self.exp_stat_sn = header.stat_sn.wrapping_add(1);
         if header.flags & flag::CONTINUE != 0 {
@@ -190,7 +190,7 @@ impl Login {
             return Ok(None);
         }
         let text = std::mem::take(&mut self.text);
-        let pairs = text::parse(&text).map_err(|_| LoginError::Nonsense("text that is none"))?;
+        let pairs = text::parse(&text).map_err(|_| LoginError::Nonsense("invalid text"))?;
         let find = |key: &str| pairs.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
         if let Some(tag) = find("TargetPortalGroupTag").and_then(text::number) {
             self.portal_group_tag = u16::try_from(tag).ok();
@@ -243,14 +243,14 @@ impl Login {
                     }
                 }
                 if !transits {
-                    return Err(LoginError::Nonsense("no way out of the security stage"));
+                    return Err(LoginError::Nonsense("no end of the security stage"));
                 }
                 self.begin_operational();
             }
             Step::Operational => {
                 self.negotiation
                     .handle(&pairs, &mut reply)
-                    .map_err(|_| LoginError::Nonsense("impossible answers"))?;
+                    .map_err(|_| LoginError::Nonsense("invalid answers"))?;
                 if transits {
                     return Ok(Some(Connected {
                         parameters: self.negotiation.agreed(),

@@ -218,8 +218,8 @@ fn note_alignment<V: Volumes>(
         None => {}
         Some(Verdict::Misaligned) => {
             let message = format!(
-                "initiator {initiator} reads and writes volume {volume} across its blocks of {} bytes, which costs twice \
-                 the work; align its partitions and file systems to multiples of that",
+                "initiator {initiator} is misaligned on volume {volume}: its requests cross blocks of {} bytes, which doubles \
+                 the work. Align its partitions and file systems to multiples of that",
                 live.disk.block_size()
             );
             seat.reporter.report(rt, Severity::Warning, "iscsi.guest.misaligned", volume, message);

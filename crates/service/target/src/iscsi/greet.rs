@@ -149,12 +149,12 @@ const UNPROVEN: Violation = Violation::LoginFailed(LoginStatus::AuthenticationFa
 /// For the administrator: which part of its proof was wrong.
 fn wrong_answer(unproven: Unproven) -> String {
     let what = match unproven {
-        Unproven::Method => "it did not offer CHAP, which its host has a secret for",
-        Unproven::Algorithm => "it offered CHAP with no algorithm that is allowed",
-        Unproven::User => "its CHAP secret is right, and its CHAP user name is not",
+        Unproven::Method => "it did not offer CHAP, and its host has a CHAP secret",
+        Unproven::Algorithm => "it offered CHAP without an algorithm that is allowed",
+        Unproven::User => "its CHAP secret is right, but its CHAP user name is wrong",
         Unproven::Secret => "its CHAP secret is wrong",
         Unproven::Mutual => {
-            "it asked the target to prove itself, and its host has no mutual secret, or the same for both ways"
+            "it asked for mutual CHAP, and its host has no mutual secret, or the same secret for both directions"
         }
     };
     what.into()
@@ -215,8 +215,8 @@ impl Claimant {
         if rt.local::<Guesses>().refused(rt.now(), &self.claim) {
             let object = format!("{} at {peer}", self.request.initiator);
             let message = format!(
-                "{FREE} logins of this initiator name or from this address were refused. From an address with so many, those \
-                 that follow are answered one a second. If no host of yours is set up wrongly, names or secrets are being guessed"
+                "{FREE} logins with this initiator name or from this address were refused. Further logins from such an address \
+                 are answered once a second. If no host is set up wrongly, names or secrets are being guessed"
             );
             door.registry.reporter.report(rt, Severity::Warning, "iscsi.login.slowed", &object, message);
         }

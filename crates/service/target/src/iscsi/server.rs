@@ -53,7 +53,7 @@ impl Portal {
             return Err(Error::new(ErrorKind::Invalid("iscsi"), &self.listen, message));
         }
         literal.parse().map_err(|_| {
-            Error::new(ErrorKind::Invalid("iscsi"), &self.listen, "is not a literal address and a port")
+            Error::new(ErrorKind::Invalid("iscsi"), &self.listen, "is not an IP address and a port")
                 .remedy("Write it like 127.0.0.1:3260 or [::1]:3260")
         })
     }
@@ -316,7 +316,9 @@ async fn greet_in_time<V: Volumes>(
             ("iscsi.client.slow", peer, format!("disconnected: it did not log in within {seconds} s"))
         }
         Either::Right((Either::Left((Either::Right(_), _)), _)) => {
-            let message = "disconnected: others began to log in after it and it was not done".into();
+            let message =
+                "disconnected to make room: others began to log in after it, and its login was not complete"
+                    .into();
             ("iscsi.client.slow", peer, message)
         }
         Either::Right((Either::Right(_), _)) => return None,
@@ -389,12 +391,12 @@ fn obituary(ended: Ended) -> Option<String> {
         Ended::Logout | Ended::Told(_) | Ended::Panicked(_) => return None,
         Ended::Lost(None) => "it closed the connection without logging out".into(),
         Ended::Lost(Some(os)) => {
-            format!("the connection broke: {}", std::io::Error::from_raw_os_error(os))
+            format!("the connection was interrupted: {}", std::io::Error::from_raw_os_error(os))
         }
         Ended::Violation(violation) => violation.to_string(),
         Ended::Silent => forebay_iscsi::Closed::Silent.to_string(),
         Ended::Stalled => format!(
-            "it sent or took less than {} KiB of what it had begun in {} s",
+            "it transferred less than {} KiB of its pending requests in {} s",
             PACE_BYTES >> 10,
             PACE_TIME.as_secs()
         ),

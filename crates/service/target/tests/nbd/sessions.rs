@@ -360,7 +360,7 @@ fn unsafe_addresses_are_refused() {
         ("0.0.0.0:0", "would give every volume"),
         ("[::]:0", "would give every volume"),
         ("198.51.100.7:10809", "would give every volume"),
-        ("nonsense", "literal address"),
+        ("nonsense", "an IP address"),
         (served.server.address(), "cannot listen"),
     ] {
         let config = NbdConfig::plain(listen);

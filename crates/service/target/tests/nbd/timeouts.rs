@@ -91,7 +91,7 @@ fn a_client_that_does_not_agree_is_disconnected_in_time() {
         let begun = rt.now();
         assert_eq!(receive(&rt, &silent, 19).await, 18);
         assert_eq!(rt.now().since(begun), HANDSHAKE_MAX.as_nanos() as u64);
-        assert!(events.lock().unwrap()[0].message.contains("no agreement on an export in 30 s"));
+        assert!(events.lock().unwrap()[0].message.contains("did not agree on an export within 30 s"));
         // One that does stays, for as long as it likes to say nothing.
         let quiet = open(&rt).await;
         rt.sleep(Duration::from_secs(1_000_000)).await;

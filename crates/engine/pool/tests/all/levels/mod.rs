@@ -244,9 +244,9 @@ fn a_project_has_a_ceiling_for_all_its_volumes() {
             pool.again().await;
         }
         // While they wait.
-        let set = async |ceiling_iops| {
+        let set = async |max_iops| {
             pool.rt.sleep(Duration::from_millis(500)).await;
-            let change = ProjectChange { ceiling_iops, ..ProjectChange::default() };
+            let change = ProjectChange { max_iops, ..ProjectChange::default() };
             pool.engine.project_set("tank/db", change).await.expect("set");
         };
         let ((_, together), ()) = futures_util::future::join(all(), set(Setting::Own(3000))).await;

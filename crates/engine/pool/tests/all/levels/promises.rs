@@ -136,7 +136,7 @@ fn who_asks_for_less_or_has_its_floor_is_not_wronged() {
         pool.load("a", BLOCK as u64, 8, 5).await;
         let lines = pool.lines("a", before).await;
         assert!(lines.iter().all(|line| line.state == State::Capped), "{lines:?}");
-        assert_eq!(pool.told("level.violated"), Vec::<String>::new());
+        assert_eq!(pool.told("level.missed"), Vec::<String>::new());
     });
 }
 
@@ -161,7 +161,7 @@ fn a_neighbour_is_named_that_breaks_a_promise() {
         };
         assert!(lines.iter().all(is_told), "{lines:?}");
         assert!(lines.iter().all(|line| line.standing == Some(Standing::Unmeasured)));
-        let told = pool.told("level.violated");
+        let told = pool.told("level.missed");
         assert!(
             told.len() == 1 && told[0].contains("tank/db: ") && told[0].contains("tank/flood"),
             "{told:?}"
@@ -171,17 +171,17 @@ fn a_neighbour_is_named_that_breaks_a_promise() {
         assert_eq!(broken.len(), 1);
         assert_eq!((&*broken[0].volume, broken[0].level), ("db", GOLD));
         assert!(
-            told[0].contains(&format!("; {}: {}", broken[0].why, broken[0].remedy)),
+            told[0].contains(&format!("Cause: {}. Remedy: {}", broken[0].why, broken[0].remedy)),
             "{told:?} {broken:?}"
         );
-        assert_eq!(pool.told("level.kept").len(), 0);
+        assert_eq!(pool.told("level.met").len(), 0);
         pool.ask("db", Duration::from_millis(5), 20).await;
-        assert_eq!((pool.told("level.violated").len(), pool.told("level.kept").len()), (1, 1));
+        assert_eq!((pool.told("level.missed").len(), pool.told("level.met").len()), (1, 1));
         assert_eq!(pool.engine.broken_promises("tank").await, Ok(Vec::new()));
         // A second or two are nobody's business.
         beside(2).await;
         pool.rt.sleep(Duration::from_secs(4)).await;
-        assert_eq!(pool.told("level.violated").len(), 1);
+        assert_eq!(pool.told("level.missed").len(), 1);
     });
 }
 
@@ -225,9 +225,9 @@ fn disks_that_slow_down_are_the_cause_and_can_keep_less() {
         let withdrawn = lines.iter().filter(|line| line.standing == Some(Standing::CannotBeKept));
         assert!(withdrawn.clone().count() > 0, "{lines:#?}");
         assert!(withdrawn.clone().all(|line| line.state == State::CannotBeKept), "{lines:#?}");
-        let told = pool.told("level.cannot_be_kept");
+        let told = pool.told("level.cannot_be_met");
         assert!(told.len() == 1 && told[0].starts_with("tank/db: "), "{told:?}");
-        assert_eq!(pool.told("level.kept"), Vec::<String>::new(), "it has nothing again");
+        assert_eq!(pool.told("level.met"), Vec::<String>::new(), "it has nothing again");
 
         // A new measurement is what is known of the disks.
         pool.world.take_rules();
@@ -236,7 +236,7 @@ fn disks_that_slow_down_are_the_cause_and_can_keep_less() {
         load(4, 4).await;
         let lines = pool.lines("db", before).await;
         assert!(lines.iter().all(|line| line.standing == Some(Standing::Promised)), "{lines:?}");
-        assert_eq!(pool.told("level.promised").len(), 1);
+        assert_eq!(pool.told("level.guaranteed").len(), 1);
         let capacity = pool.engine.ledger("tank", before).await.unwrap().last().unwrap().capacity;
         assert_eq!(capacity, Some(900_000));
     });
@@ -275,13 +275,13 @@ fn what_does_not_fit_is_refused_or_best_effort() {
         pool.levels(all(half / 2)).await;
         let error = check(create(huge)).await.expect_err("it does not fit");
         assert_eq!(error.kind, ErrorKind::Conflict);
-        for part in ["500.0 %", "promised 0.0 %", "90.0 %", "--best-effort"] {
+        for part in ["500.0 %", "guaranteed 0.0 %", "90.0 %", "--best-effort"] {
             assert!(error.to_string().contains(part), "{part} in: {error}");
         }
         assert_eq!(check(create(GOLD)).await, Ok(()));
         pool.volume("b", Some(GOLD)).await;
         let error = check(create(GOLD)).await.expect_err("half of it is another's");
-        assert!(error.to_string().contains("promised 50.0 %"), "{error}");
+        assert!(error.to_string().contains("guaranteed 50.0 %"), "{error}");
         assert_eq!(check(create(silver)).await, Ok(()));
 
         // Of a project, and of a level: all volumes that have it.

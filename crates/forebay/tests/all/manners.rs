@@ -1,0 +1,131 @@
+//! Does the command line behave as people who know others expect: other names of verbs, help by name, lists as they are asked for, names that change, sizes with
+//! a sign, mistakes in words for people and as JSON for programs?
+//!
+//! Method: the real program against its own daemon.
+
+use crate::common::{Daemon, Place, mapped};
+use serde_json::{Value, json};
+
+fn lines(place: &Place, words: &[&str]) -> Vec<String> {
+    let out = place.run(words).expect(0).out;
+    out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[test]
+fn mistakes_are_answered_in_words_and_as_json() {
+    let place = Place::new();
+    place.run(&["volume", "create", "tank/a", "--size", "-5G"]).expect(2).says("--size: `-5G` is not a size");
+    place.run(&["level", "create", "gold", "--min-iops", "-5"]).expect(2).says("`-5` is not a number");
+    place.run(&["volume", "create", "tank/a"]).expect(2).says("--size").says("try: forebay volume create");
+    place.run(&["volume", "lst"]).expect(2).says("try: some similar subcommands exist: 'ls', 'list'");
+    let failed = place.run(&["--json", "volume", "create", "tank/a", "--size", "10Q"]).expect(2);
+    let problem: Value = serde_json::from_str(failed.err.trim()).expect("one line of JSON");
+    assert_eq!(problem["exit"], json!(2));
+    assert!(problem["detail"].as_str().expect("a text").contains("`10Q` is not a size"), "{problem}");
+    // What needs no daemon says so before one is looked for.
+    place.run(&["volume", "list", "--json", "--sort", "size"]).expect(2).says("--sort");
+    place.run(&["event", "list", "--since", "yesterday"]).expect(2).says("is not a time");
+    let help = place.run(&["help", "volume", "create"]).expect(0).out;
+    assert_eq!(help, place.run(&["volume", "create", "--help"]).expect(0).out);
+    place.run(&["help", "volume", "polish"]).expect(2).says("polish");
+    assert!(place.run(&["help"]).expect(0).out.contains("Print the help of a command"));
+}
+
+#[test]
+fn lists_are_shown_as_they_are_asked_for() {
+    let place = Place::new();
+    place.disks();
+    let daemon = Daemon::start(&place);
+    place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
+    for (name, size) in [("tank/small", "16MB"), ("tank/large", "1GiB"), ("tank/middle", "64M")] {
+        place.run(&["volume", "create", name, "--size", size]).expect(0);
+    }
+    let names = ["tank/large 1 GiB", "tank/middle 64 MiB", "tank/small 16 MiB"];
+    let columns = ["vol", "ls", "--columns", "name,size", "--no-header"];
+    assert_eq!(lines(&place, &columns), names);
+    let sorted = lines(&place, &[&columns[..], &["--sort", "size"]].concat());
+    assert_eq!(sorted, names.iter().rev().map(ToString::to_string).collect::<Vec<_>>());
+    let sorted = lines(&place, &[&columns[..], &["--sort", "-size", "--limit", "1"]].concat());
+    assert_eq!(sorted, [names[0]]);
+    let chosen = ["--filter", "SIZE<1G", "--filter", "NAME~Mid"];
+    assert_eq!(lines(&place, &[&columns[..], &chosen[..]].concat()), [names[1]]);
+    assert_eq!(lines(&place, &["volume", "list", "--columns", "name"])[0], "NAME");
+    assert_eq!(lines(&place, &["snapshot", "list", "--no-header"]), [""; 0]);
+    place.run(&["snapshot", "list", "--columns", "nme"]).expect(2).says("no column `nme`");
+    place.run(&["volume", "list", "--columns", "nme"]).expect(2).says("no column `nme`").says("NAME, STATE");
+    place.run(&["volume", "list", "--filter", "NAME"]).expect(2).says("not a condition");
+    let limited = place.json(&["volume", "list", "--limit", "2"]);
+    assert_eq!(limited["items"].as_array().expect("a list").len(), 2);
+
+    place.run(&["volume", "resize", "tank/small", "--size", "+16M"]).expect(0);
+    assert_eq!(place.json(&["volume", "show", "tank/small"])["spec"]["size_bytes"], json!(32 << 20));
+    place.run(&["volume", "resize", "tank/small", "--size", "-16M"]).expect(2).says("only grows");
+
+    let codes = |words: &[&str]| -> Vec<String> {
+        let events = place.json(&[&["event", "list"], words].concat())["items"].clone();
+        let events = events.as_array().expect("a list").iter();
+        events.map(|event| event["code"].as_str().expect("a text").to_string()).collect()
+    };
+    assert_eq!(codes(&["--code", "volume.created"]).len(), 3);
+    assert_eq!(codes(&["--code", "volume.", "--object", "middle"]), ["volume.created"]);
+    assert_eq!(codes(&["--severity", "error"]), [""; 0]);
+    assert!(codes(&["--since", "1h"]).len() >= 4);
+    assert_eq!(codes(&["--since", "2100-01-01"]), [""; 0]);
+    daemon.stop();
+}
+
+#[test]
+fn what_has_a_name_gets_another() {
+    let place = Place::new();
+    place.disks();
+    let daemon = Daemon::start(&place);
+    let secret = place.run(&["token", "create", "robot", "--role", "operator"]).expect(0).out;
+    let api = daemon.api(secret.trim());
+    place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
+    for name in ["esx1", "esx2"] {
+        place.run(&["host", "create", name, "--iqn", &format!("iqn.2026-01.example:{name}")]).expect(0);
+    }
+    place.run(&["host", "group", "create", "cluster", "--host", "esx1"]).expect(0);
+    place.run(&["level", "create", "gold", "--max-iops", "500"]).expect(0);
+    place
+        .run(&["volume", "create", "tank/a", "--size", "16M", "--level", "gold", "--host", "cluster"])
+        .expect(0);
+    place.run(&["project", "create", "tank/web", "--host", "esx2"]).expect(0);
+    place.run(&["volume", "create", "tank/web/b", "--size", "16M"]).expect(0);
+
+    let plan = place.run(&["host", "rename", "esx2", "web1", "--dry-run"]).expect(0).out;
+    assert!(plan.contains("renamed from esx2 to web1"), "{plan}");
+    for (noun, words, old, new) in [
+        (&["host"][..], "Host", "esx2", "web1"),
+        (&["host", "group"][..], "Host group", "cluster", "farm"),
+        (&["level"][..], "Level", "gold", "silver"),
+    ] {
+        let said = place.run(&[noun, &["rename", old, new]].concat()).expect(0).out;
+        assert_eq!(said, format!("{words} {old} is now named {new}.\n"));
+        place.run(&[noun, &["show", old]].concat()).expect(3);
+        place.run(&[noun, &["show", new]].concat()).expect(0);
+    }
+    // What names them by their UUID says the new name.
+    assert_eq!(mapped(&api), ["tank/a farm 0", "tank/web/b web1 0"]);
+    assert_eq!(place.json(&["volume", "show", "tank/a"])["spec"]["level"], json!("silver"));
+    assert_eq!(place.json(&["project", "show", "tank/web"])["spec"]["hosts"], json!(["web1"]));
+    // Hosts and groups share their names, and built-in levels keep theirs.
+    place.run(&["host", "rename", "esx1", "farm"]).expect(4).says("exists");
+    place.run(&["host", "rename", "esx1", "a b"]).expect(2).says("name");
+    place.run(&["level", "rename", "silver", "none"]).expect(4);
+    place.run(&["level", "rename", "non-critical-1", "bronze"]).expect(4).says("built in");
+
+    let threshold = ["threshold", "create", "busy", "nbd.ops", "--above", "5", "--severity", "warning"];
+    place.run(&threshold).expect(0);
+    place.run(&["threshold", "rename", "busy", "calm"]).expect(0);
+    let named = ["threshold", "create", "slow", "nbd.ops[level=silver]", "--above", "5"];
+    place.run(&named).expect(0);
+    place.run(&["level", "rename", "silver", "copper"]).expect(4).says("slow");
+    place.run(&["threshold", "show", "calm"]).expect(0);
+    let mail =
+        ["channel", "mail", "ops", "--host", "127.0.0.1", "--from", "a@example.com", "--to", "b@example.com"];
+    place.run(&mail).expect(0);
+    place.run(&["channel", "mv", "ops", "night"]).expect(0);
+    place.run(&["channel", "show", "night"]).expect(0);
+    daemon.stop();
+}
