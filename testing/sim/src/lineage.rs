@@ -21,7 +21,7 @@ use forebay_pool::{
 use forebay_runtime::{Buf, Rt};
 use forebay_simulation::{Fate, Image, World, WorldConfig};
 use futures_util::future::{Either, join, select};
-use model::{Content, Model, Op};
+use model::{Content, Model, Op, fill, is_filled};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -196,8 +196,8 @@ impl Player {
     /// The power fails while something is done and somebody writes. It is done at one moment between the writes or not at all, and each write that was
     /// acknowledged is there, on the side of that moment where it belongs.
     async fn crash_amid(&self, before: Model, op: &Op) -> Result<End, Failure> {
-        let writable =
-            |volume: &&String| !matches!(op, Op::DeleteVolume { volume: gone, .. } if gone == *volume);
+        // The writer goes by the name.
+        let writable = |volume: &&String| !matches!(op, Op::DeleteVolume { volume: gone, .. } | Op::Rename { volume: gone, .. } if gone == *volume);
         let volume = before.volumes.keys().rfind(writable).cloned();
         let writes: Vec<Op> = match &volume {
             None => Vec::new(),
@@ -301,6 +301,18 @@ impl Player {
             let (volume, name) = snapshots[pick(snapshots.len())];
             (volume.to_string(), name.to_string())
         });
+        if self.setup.renames && self.below(6) == 0 {
+            return Some(match snapshot.filter(|_| self.below(2) == 0) {
+                Some((volume, name)) => {
+                    Op::RenameSnapshot { volume, name, new: format!("s{}", self.below(6)) }
+                }
+                // A name may be taken, or be its own.
+                None if self.below(3) == 0 => {
+                    Op::Rename { new: volumes[pick(volumes.len())].clone(), volume }
+                }
+                None => Op::Rename { volume, new: new() },
+            });
+        }
         Some(match (self.below(24), snapshot) {
             (0, _) if volumes.len() < VOLUMES_MAX => self.create(new()),
             (1, _) => Op::Checkpoint,
@@ -435,6 +447,12 @@ impl Player {
             }
             Op::Clone { volume, name, new } => {
                 engine.volume_clone(&snapshot(volume, name), new).await.map(drop).map_err(kind)
+            }
+            Op::Rename { volume, new } => {
+                engine.volume_rename(&full(volume), new).await.map(drop).map_err(kind)
+            }
+            Op::RenameSnapshot { volume, name, new } => {
+                engine.snapshot_rename(&snapshot(volume, name), new).await.map(drop).map_err(kind)
             }
             Op::Promote { volume } => engine.volume_promote(&full(volume)).await.map(drop).map_err(kind),
             Op::DeleteVolume { volume, with_snapshots } => {
@@ -664,26 +682,4 @@ fn agree(what: &str, found: &BTreeMap<u64, u32>, expected: &Content) -> Result<(
             expected.get(block)
         ))),
     }
-}
-
-/// A block that begins with `word`: all of it is that, or, of one write in three, noise that cannot be made smaller.
-fn fill(bytes: &mut [u8], word: u64) {
-    bytes.chunks_mut(8).for_each(|place| place.copy_from_slice(&word.to_le_bytes()));
-    if is_noise(word) {
-        Random::new(word).fill(&mut bytes[8..]);
-    }
-}
-
-fn is_noise(word: u64) -> bool {
-    word != 0 && (word as u32).is_multiple_of(3)
-}
-
-/// Whether a block that begins with `word` is as [`fill`] made it.
-fn is_filled(bytes: &[u8], word: u64) -> bool {
-    if !is_noise(word) {
-        return bytes[8..] == bytes[..bytes.len() - 8];
-    }
-    let mut right = vec![0; bytes.len()];
-    fill(&mut right, word);
-    bytes == right
 }

@@ -57,6 +57,8 @@ pub struct Setup {
     pub policies: bool,
     /// Whether items of the pool's registry change on the way.
     pub registry: bool,
+    /// Whether volumes and snapshots of histories get other names.
+    pub renames: bool,
     /// Whether ready tasks run in a drawn order.
     pub shuffle: bool,
     /// Whether a second group joins, of another width and of larger disks.
@@ -103,6 +105,7 @@ impl Setup {
             table_records: pick(&[0, 24, 48]),
             datasets_max: None,
             registry: pick(&[0, 0, 1]) == 1,
+            renames: pick(&[0, 1]) == 1,
         }
     }
 
@@ -231,6 +234,7 @@ impl Setup {
         add("management", self.management == drawn.management, self.management.to_string());
         add("policies", self.policies == drawn.policies, self.policies.to_string());
         add("registry", self.registry == drawn.registry, self.registry.to_string());
+        add("renames", self.renames == drawn.renames, self.renames.to_string());
         add("second", self.second == drawn.second, self.second.to_string());
         add("strict-turns", self.strict_turns == drawn.strict_turns, self.strict_turns.to_string());
         add("table-records", self.table_records == drawn.table_records, self.table_records.to_string());
@@ -262,6 +266,7 @@ impl Setup {
             "management" => self.management = truth()?,
             "policies" => self.policies = truth()?,
             "registry" => self.registry = truth()?,
+            "renames" => self.renames = truth()?,
             "second" => self.second = truth()?,
             "strict-turns" => self.strict_turns = truth()?,
             "table-records" => self.table_records = number()?,

@@ -109,7 +109,8 @@ fn rows_first(bug: Bug) -> &'static [&'static str] {
         | Bug::SendPrunesByBirth
         | Bug::BookmarkForgetsRollback
         | Bug::DeletionForgetsCursor
-        | Bug::RestNotGivenToChild => &["lineage"],
+        | Bug::RestNotGivenToChild
+        | Bug::RenameNotReplayed => &["lineage"],
         Bug::ReservationNotHeld | Bug::SnapshotReservesNothing => &["reserved"],
         Bug::CopiesOpenChunk | Bug::MovedSlotReusedEarly => &["grown", "replaced"],
         _ => &[],
@@ -141,6 +142,7 @@ fn shaped(bug: Bug, mut setup: Setup) -> Setup {
         // These concern volumes whose clients ask for durability themselves.
         Bug::FuaIgnored => setup.sync = Some(SyncPolicy::Standard),
         Bug::RegistryLeafForgotten | Bug::RegistryNotReplayed => setup.registry = true,
+        Bug::RenameNotReplayed => setup.renames = true,
         Bug::ResizeNotLogged | Bug::CatalogBeforeTree => setup.management = true,
         Bug::SkipLogFlush | Bug::SkipDataFlush | Bug::AckBeforeFlush | Bug::ReplaySkipsLastFrame => {
             setup.sync = Some(SyncPolicy::Always);

@@ -356,6 +356,12 @@ fn ranges(model: &VolumeModel, sectors: u32, block: u32, seed: u64) -> Vec<Range
     ranges
 }
 
+/// Whether a read may end so where data is damaged beyond redundancy. When a checkpoint has failed for that, nobody can tell any more what the rest of a block is
+/// of which only a part is in the log.
+fn may_be_lost(error: IoError) -> bool {
+    matches!(error, IoError::Corrupt | IoError::Io | IoError::Suspended)
+}
+
 async fn read_piece(
     volume: &Volume,
     name: &str,
@@ -373,13 +379,13 @@ async fn read_piece(
         let to = (at + READ_SECTORS).min(range.end);
         match append_sectors(volume, at, to, &mut piece.bytes).await {
             Ok(()) => {}
-            Err(IoError::Corrupt | IoError::Io) if demand.read_errors => {
+            Err(error) if demand.read_errors && may_be_lost(error) => {
                 // Block by block: an error may only hide the block that is damaged.
                 for from in (at..to).step_by(block as usize) {
                     let to = (from + block).min(range.end);
                     match append_sectors(volume, from, to, &mut piece.bytes).await {
                         Ok(()) => {}
-                        Err(IoError::Corrupt | IoError::Io) => {
+                        Err(error) if may_be_lost(error) => {
                             piece.bytes.resize((to - range.start) as usize * SECTOR, 0);
                             piece.unreadable[(from - range.start) as usize..(to - range.start) as usize]
                                 .fill(true);

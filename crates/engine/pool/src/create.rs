@@ -45,17 +45,19 @@ pub(crate) fn invalid(field: &'static str, object: &str, message: impl Into<Stri
     Error::new(ErrorKind::Invalid(field), object, message).remedy(remedy)
 }
 
+/// Checks the name that a pool is to have.
+pub(crate) fn check_pool_name(name: &str, field: &'static str) -> Result<(), Error> {
+    check_name(name, name, field)?;
+    if name.contains('/') || name.len() > 63 {
+        let message = "a pool's name has at most 63 characters and no /";
+        return Err(invalid(field, name, message, "Choose another name"));
+    }
+    Ok(())
+}
+
 /// Checks what can be checked without the disks.
 fn check_spec(spec: &PoolSpec) -> Result<(), Error> {
-    check_name(&spec.name, &spec.name, "name")?;
-    if spec.name.contains('/') || spec.name.len() > 63 {
-        return Err(invalid(
-            "name",
-            &spec.name,
-            "a pool's name has at most 63 characters and no /",
-            "Choose another name",
-        ));
-    }
+    check_pool_name(&spec.name, "name")?;
     check_layout(&spec.name, spec.layout, &spec.disks)?;
     if spec.paths().count() > DISKS_MAX {
         let most = format!("a pool has at most {DISKS_MAX} disks");

@@ -10,7 +10,8 @@ use crate::projects::Inherits;
 use crate::record::{DatasetKind, DatasetRecord, DatasetState};
 use crate::reserve::Own;
 use crate::spec::{
-    Host, PoolSpeed, Scrub, ScrubSchedule, ScrubState, SnapshotSchedule, SyncPolicy, VolumeFormat,
+    Host, PoolSpeed, Scrub, ScrubSchedule, ScrubState, SnapshotKeep, SnapshotSchedule, SyncPolicy,
+    VolumeFormat,
 };
 use crate::table_tree::{HOMED_REF_BYTES, Ref, Root};
 use forebay_base::checksum::hash_64;
@@ -481,7 +482,10 @@ fn payload_dataset_node_and_frame() {
         held: true,
         template: true,
         scheduled: true,
-        schedule: SnapshotSchedule { every_seconds: 0x6c, keep: 0x6d },
+        schedule: SnapshotSchedule {
+            every_seconds: 0x6c,
+            keep: SnapshotKeep { last: 0x6d, hourly: 0x7d, daily: 0x7e, weekly: 0x7f, monthly: 0x80 },
+        },
         deleted: WallTime(0x6e),
         origin: Id(0x6f),
         base: Id(0x70),
@@ -523,6 +527,10 @@ fn payload_dataset_node_and_frame() {
             ("flags", &[7]),
             ("seconds between snapshots", &[0x6c]),
             ("kept", &[0x6d]),
+            ("hourly", &[0x7d]),
+            ("daily", &[0x7e]),
+            ("weekly", &[0x7f]),
+            ("monthly", &[0x80]),
             ("deleted, in ms", &[0x6e]),
             ("compression", &[35]),
             ("origin", &[0x6f]),

@@ -2,6 +2,7 @@
 
 use crate::assembly::{Assembly, JOINING, assemble, check_tolerance, refuse};
 use crate::control::{Control, ControlDisk};
+use crate::create::check_pool_name;
 use crate::error::{Error, ErrorKind};
 use crate::forced::check_host;
 use crate::format::{ShardRoot, Super};
@@ -342,10 +343,19 @@ impl Engine {
         rt: Rt,
         cores: Cores,
         config: Arc<EngineConfig>,
-        name: String,
+        (name, new_name): (String, Option<String>),
         paths: Vec<String>,
         import: Import,
     ) -> Result<Rc<Control>, Error> {
+        if let Some(new) = &new_name {
+            check_pool_name(new, "new_name")?;
+            if import.read_only {
+                let message =
+                    "a pool that is imported read-only keeps its name: nothing is written to its disks";
+                return Err(Error::new(ErrorKind::Invalid("new_name"), name, message)
+                    .remedy("Leave out one of the two"));
+            }
+        }
         let (mut found, mut forbidden) = (Vec::new(), Vec::new());
         for path in &paths {
             let probed = match open_member(&rt, path, import.read_only) {
@@ -386,8 +396,12 @@ impl Engine {
         if let (true, Some((path, error))) = (found.is_empty(), forbidden.first()) {
             return Err(open_error(path, error));
         }
+        let is_another = |control: &Control| {
+            found.iter().any(|disk| disk.label.pool_name == name && disk.label.pool != control.id())
+        };
         let running = registry(&rt).controls().into_iter().find(|control| {
-            control.name() == name || found.iter().any(|disk| disk.label.pool == control.id())
+            (control.name() == name && !is_another(control))
+                || found.iter().any(|disk| disk.label.pool == control.id())
         });
         if let Some(control) = running {
             let own = found.iter().find(|disk| disk.label.pool == control.id());
@@ -401,7 +415,18 @@ impl Engine {
             );
             return Err(Error::new(ErrorKind::Conflict, control.name(), message).remedy(remedy));
         }
-        let assembly = assemble(&rt, &name, found, import).await?;
+        let mut assembly = assemble(&rt, &name, found, import).await?;
+        let own = new_name.unwrap_or_else(|| assembly.label.pool_name.clone());
+        if let Some(other) = registry(&rt).controls().iter().find(|control| control.name() == own) {
+            let message = format!("another pool of this name is imported, with id {}", other.id());
+            let remedy = format!(
+                "Import this one under another name: forebay pool import {} DISK… --as NEW",
+                assembly.label.pool
+            );
+            return Err(Error::new(ErrorKind::Conflict, own, message).remedy(remedy));
+        }
+        let is_renamed = own != assembly.label.pool_name;
+        assembly.label.pool_name = own;
         check_host(&assembly.label.pool_name, &assembly.pool, &config.host, import)?;
         let may_not = |feature: &&Feature| !import.read_only && !feature.may_be_written();
         if let Some(feature) = assembly.label.features.iter().find(may_not) {
@@ -414,14 +439,14 @@ impl Engine {
                 Event { at: rt.wall(), severity: Severity::Warning, code: "disk.missing", object, message };
             (config.events)(event);
         }
-        Self::start(rt, cores, config, assembly, import).await
+        Self::start(rt, cores, config, (assembly, is_renamed), import).await
     }
 
     async fn start(
         rt: Rt,
         cores: Cores,
         config: Arc<EngineConfig>,
-        assembly: Assembly,
+        (assembly, is_renamed): (Assembly, bool),
         import: Import,
     ) -> Result<Rc<Control>, Error> {
         let Assembly { mut label, disks, stale, shrunk, pool, generation } = assembly;
@@ -501,7 +526,7 @@ impl Engine {
             pool.epoch + 1,
         ));
         // From here on the missing disks are stale; the others say so.
-        let is_news = newly_failed || control.has_unrecorded();
+        let is_news = newly_failed || is_renamed || control.has_unrecorded();
         if is_news
             && !import.read_only
             && let Err(error) = attended(&rt, &shared, &control.online(), control.record_import()).await

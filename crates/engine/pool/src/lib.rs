@@ -74,6 +74,7 @@ mod receive;
 mod record;
 mod registry;
 mod relocate;
+mod rename;
 mod replay;
 mod reserve;
 mod retention;
@@ -276,7 +277,10 @@ impl Engine {
             }
             create::create(&rt, &cores, &config, &spec).await?;
             let paths = spec.paths().cloned().collect();
-            Engine::import_here(rt, cores, config, spec.name, paths, Import::default()).await?.status().await
+            Engine::import_here(rt, cores, config, (spec.name, None), paths, Import::default())
+                .await?
+                .status()
+                .await
         })
         .await
     }
@@ -294,9 +298,21 @@ impl Engine {
         paths: Vec<String>,
         import: Import,
     ) -> Result<PoolStatus, Error> {
+        self.pool_import_as(name, paths, import, None).await
+    }
+
+    /// The same, with another name for the pool from now on.
+    pub async fn pool_import_as(
+        &self,
+        name: &str,
+        paths: Vec<String>,
+        import: Import,
+        new_name: Option<String>,
+    ) -> Result<PoolStatus, Error> {
         let (cores, config, name) = (self.cores.clone(), self.config.clone(), name.to_string());
         self.on_core_0(move |rt| async move {
-            let control = Engine::import_here(rt.clone(), cores, config, name, paths, import).await?;
+            let control =
+                Engine::import_here(rt.clone(), cores, config, (name, new_name), paths, import).await?;
             halves::settle(&rt, Some(control.id())).await;
             control.status().await
         })

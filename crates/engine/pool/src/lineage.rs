@@ -540,12 +540,16 @@ impl Shard {
 
     /// Applies new properties; `tree` is that of a clone.
     pub fn apply_put(self: &Rc<Self>, record: DatasetRecord, tree: Option<Tree>) {
+        // What a log says while it is replayed may be no longer so: clients see what is there in the end.
+        let is_open = registry(&self.rt).shard(self.shared.id, self.index).is_some();
+        let forgets_name = !is_open && active(Bug::RenameNotReplayed);
         if self.snapshots.borrow().contains_key(&record.number) {
             if record.state == DatasetState::Deleting {
                 self.deletion_work.send();
             }
+            let name_of = |now: &DatasetRecord| if forgets_name { now.name.clone() } else { record.name };
             self.snapshots.borrow_mut().change(record.number, |now| {
-                (now.name, now.state, now.volume) = (record.name, record.state, record.volume);
+                (now.name, now.state, now.volume) = (name_of(now), record.state, record.volume);
                 (now.held, now.template, now.scheduled) = (record.held, record.template, record.scheduled);
                 now.retain_until = record.retain_until;
             });
@@ -572,6 +576,7 @@ impl Shard {
                         gap: now.gap,
                         own: now.own,
                         added: now.added,
+                        name: if forgets_name { now.name.clone() } else { record.name },
                         ..record
                     };
                 });
@@ -599,8 +604,6 @@ impl Shard {
         }
         let registry = registry(&self.rt);
         let (kind, state) = (dataset.record.borrow().kind, dataset.record.borrow().state);
-        // What a log says while it is replayed may be no longer so: clients see what is there in the end.
-        let is_open = registry.shard(self.shared.id, self.index).is_some();
         match (kind, state) {
             (DatasetKind::Volume, DatasetState::Live) if arrives && is_open => {
                 registry.hand_over(self, dataset)

@@ -298,7 +298,11 @@ impl Move {
             |source, target, progress| async move { Copier::again(source, target, progress).switch().await };
         let done = self.on_both(number, switch).await;
         if done.is_ok() || matches!(done, Err(Halt::NotLive(_))) {
-            self.source.names.borrow_mut().remove(&self.name);
+            let mut names = self.source.names.borrow_mut();
+            if names.get(&self.name).is_some_and(|known| known.id == self.id) {
+                names.remove(&self.name);
+            }
+            drop(names);
             let place = Place { shard: self.to, id: self.id };
             self.target.names.borrow_mut().insert(self.name.clone(), place);
         }

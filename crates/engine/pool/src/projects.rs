@@ -267,6 +267,11 @@ impl Control {
             let error = Error::new(ErrorKind::Conflict, object, "a project has this name");
             return Err(error.remedy(format!("Choose another name, or name it {}/…", self.object(name))));
         }
+        // It would be taken for the volume with this UUID.
+        if name.parse::<Id>().is_ok() {
+            let message = "a volume's name cannot be a UUID";
+            return Err(Error::new(ErrorKind::Invalid("name"), object, message).remedy("Choose another name"));
+        }
         let Some(project) = project_of(name) else { return Ok(()) };
         if name[project.len() + 1..].contains('/') {
             let message = "a project cannot contain another project";

@@ -158,6 +158,15 @@ impl Dataset {
 }
 
 impl Shard {
+    /// Bytes that a quota is charged for a volume with its snapshots.
+    pub fn charged_for(&self, volume: &Dataset) -> u64 {
+        let mut sum = volume.charge();
+        for snapshot in self.snapshots_of(volume.number()) {
+            sum.add(Charge { units: snapshot.record.borrow().added.units, is_high: false });
+        }
+        sum.bytes()
+    }
+
     /// Adds what is here of these projects.
     fn charge(&self, mut charges: Charges) -> Charges {
         let (datasets, snapshots) = (self.datasets.borrow(), self.snapshots.borrow());

@@ -173,11 +173,11 @@ impl Control {
         Some(turn)
     }
 
-    fn is_receiving(&self, name: &str) -> bool {
+    pub(crate) fn is_receiving(&self, name: &str) -> bool {
         self.receiving.borrow().get(name).is_some_and(|turn: &Weak<()>| turn.strong_count() > 0)
     }
 
-    fn reception_busy(&self, name: &str) -> Error {
+    pub(crate) fn reception_busy(&self, name: &str) -> Error {
         Error::new(
             ErrorKind::Conflict,
             self.object(name),
@@ -201,7 +201,7 @@ impl Control {
     }
 
     /// The shard and the record of what was received under a name, or has this id.
-    async fn find_reception(&self, name: &str) -> Result<Option<(usize, DatasetRecord)>, Error> {
+    pub(crate) async fn find_reception(&self, name: &str) -> Result<Option<(usize, DatasetRecord)>, Error> {
         for index in 0..self.shard_count() {
             let name = name.to_string();
             let find = |shard: Rc<Shard>| async move {

@@ -3,7 +3,7 @@
 //! ```text
 //!   0 number 8     8 kind 1   9 state 1   10 sync 1   11 log2 of block bytes 1   12 height 1   13 compression 1   14 format 1   15 inherits 1
 //!  16 id 16       32 family 16   48 size 8   56 created 8   64 root 32   96 mapped blocks 8   104 mapped units 8   112 parent 8   120 volume 8
-//! 128 epoch 8    136 deleted before leaf 8   144 flags 4   148 zero 4   152 seconds 4   156 keep 4   160 deleted 8
+//! 128 epoch 8    136 deleted before leaf 8   144 flags 4   148 keep hourly 1, daily 1, weekly 1, monthly 1   152 seconds 4   156 keep 4   160 deleted 8
 //! 168 own blocks 8   176 own since 8   184 strays 8   192 added units 8   200 origin 16   216 base 16   232 received 8   240 level 16
 //! 256 peer 16    272 ceiling 16, or forward since 8   288 quota 8   296 retain until 8   304 name length 2   306 name 200   506 zero 6
 //! ```
@@ -15,7 +15,7 @@ use crate::added::Added;
 use crate::bookmarks::Gap;
 use crate::projects::Inherits;
 use crate::reserve::Own;
-use crate::spec::{SnapshotSchedule, SyncPolicy, VolumeFormat};
+use crate::spec::{SnapshotKeep, SnapshotSchedule, SyncPolicy, VolumeFormat};
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::{Id, WallTime};
 use forebay_compress::Compression;
@@ -233,7 +233,9 @@ impl DatasetRecord {
         self.root.encode(&mut w);
         w.u64(self.mapped.blocks as u64).u64(self.mapped.units as u64);
         w.u64(self.parent.map_or(0, |number| number + 1)).u64(self.volume).u64(self.epoch).u64(self.cursor);
-        w.u32(flags).zeros(4).u32(self.schedule.every_seconds).u32(self.schedule.keep).u64(self.deleted.0);
+        let SnapshotSchedule { every_seconds, keep } = self.schedule;
+        w.u32(flags).u8(keep.hourly).u8(keep.daily).u8(keep.weekly).u8(keep.monthly);
+        w.u32(every_seconds).u32(keep.last).u64(self.deleted.0);
         w.u64(self.own.blocks).u64(self.own.since).u64(self.own.strays).u64(self.added.units as u64);
         w.u128(self.origin.0).u128(self.base.0).u64(self.received).u128(self.level.0).u128(self.peer.0);
         let (first, second) = match self.kind {
@@ -255,8 +257,11 @@ impl DatasetRecord {
         let root = Ptr::decode(&mut r)?;
         let mapped = Mapped { blocks: r.u64()? as i64, units: r.u64()? as i64 };
         let (parent, volume) = (r.u64()?.checked_sub(1), r.u64()?);
-        let (epoch, cursor, flags, _) = (r.u64()?, r.u64()?, r.u32()?, r.u32()?);
-        let schedule = SnapshotSchedule { every_seconds: r.u32()?, keep: r.u32()? };
+        let (epoch, cursor, flags) = (r.u64()?, r.u64()?, r.u32()?);
+        let (hourly, daily, weekly, monthly) = (r.u8()?, r.u8()?, r.u8()?, r.u8()?);
+        let (every_seconds, last) = (r.u32()?, r.u32()?);
+        let keep = SnapshotKeep { last, hourly, daily, weekly, monthly };
+        let schedule = SnapshotSchedule { every_seconds, keep };
         let deleted = WallTime(r.u64()?);
         let own = Own { blocks: r.u64()?, since: r.u64()?, strays: r.u64()? };
         let added = Added { units: r.u64()? as i64 };
@@ -393,7 +398,10 @@ mod tests {
             retain_until: WallTime(13),
             held: true,
             scheduled: true,
-            schedule: SnapshotSchedule { every_seconds: 60, keep: 5 },
+            schedule: SnapshotSchedule {
+                every_seconds: 60,
+                keep: SnapshotKeep { last: 5, hourly: 6, daily: 7, weekly: 8, monthly: 255 },
+            },
             format: VolumeFormat::EagerZeroedThick,
             inherits: Inherits::SYNC,
             level: Id(10),

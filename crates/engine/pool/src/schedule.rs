@@ -1,5 +1,5 @@
 //! What begins by itself: scrubs, so long after the last was through as the pool's superblock says, and snapshots of volumes that
-//! have a schedule.
+//! have a schedule. Of these, which are kept is a matter of when they were taken ([`kept`]).
 //!
 //! Of scrubs one pool at a time, and not while something has to heal: a scrub that is due waits. After a time in which the pool was not
 //! imported, it is due at once. A scrub that somebody paused stays paused.
@@ -10,11 +10,12 @@ use crate::lineage::Snapshot;
 use crate::registry::registry;
 use crate::reserve::Attempt;
 use crate::shard::Shard;
-use crate::spec::{ScrubSchedule, ScrubState, Severity, SnapshotSchedule};
+use crate::spec::{ScrubSchedule, ScrubState, Severity};
 use crate::steps::Steps;
-use crate::utc::utc;
+use crate::utc::{date, utc};
 use forebay_base::WallTime;
 use forebay_runtime::Rt;
+use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -23,6 +24,32 @@ const PERIOD: Duration = Duration::from_secs(60);
 /// The same for snapshots; and how long it rests after one could not be taken.
 const SNAPSHOT_PERIOD: Duration = Duration::from_secs(5);
 const SNAPSHOT_REST: Duration = Duration::from_secs(300);
+
+/// When snapshots of a volume are taken without being asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotSchedule {
+    /// From one to the next; 0 for never.
+    pub every_seconds: u32,
+    pub keep: SnapshotKeep,
+}
+
+/// Which of a volume's scheduled snapshots are kept: each that counts for one of these. The others are deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotKeep {
+    /// So many of the newest.
+    pub last: u32,
+    /// The newest of each of the last so many hours in which there are any, and so on. Hours, days, weeks (from Monday) and months are those of UTC.
+    pub hourly: u8,
+    pub daily: u8,
+    pub weekly: u8,
+    pub monthly: u8,
+}
+
+impl SnapshotKeep {
+    pub const fn last(last: u32) -> SnapshotKeep {
+        SnapshotKeep { last, hourly: 0, daily: 0, weekly: 0, monthly: 0 }
+    }
+}
 
 impl Control {
     pub fn schedule_scrubs(self: &Rc<Self>) {
@@ -59,13 +86,14 @@ impl Control {
             surplus.extend(old);
         }
         // Those of a volume that moves are taken where it arrives.
-        due.retain(|volume| self.refuse_while_moving(volume).is_ok());
-        if !due.is_empty() {
-            self.snapshot_create(&due, &format!("auto-{}", utc(now)), (true, 0), Attempt::Real).await?;
-        }
+        due.retain(|volume| self.find(volume).is_some() && self.refuse_while_moving(volume).is_ok());
+        // What goes makes room for what comes.
         for old in surplus {
             // One that has got a clone stays.
             let _ = self.snapshot_delete(&old).await;
+        }
+        if !due.is_empty() {
+            self.snapshot_create(&due, &format!("auto-{}", utc(now)), (true, 0), Attempt::Real).await?;
         }
         Ok(())
     }
@@ -110,19 +138,19 @@ impl Shard {
             if every_seconds == 0 || !dataset.is_live() {
                 continue;
             }
-            let (last, count) = self.count_scheduled(number, &mut steps).await;
+            let taken = self.scheduled_of(number, &mut steps).await;
+            let last = taken.last().map_or(WallTime(0), |(at, _)| *at);
             // A clock that was ahead does not stop them.
             if last.0 > now.0 || now.0 - last.0 >= u64::from(every_seconds) * 1000 {
-                due.push(dataset.record.borrow().name.clone());
+                // By its id: it may get another name meanwhile.
+                due.push(dataset.id().to_string());
             }
-            let many = count.saturating_sub(keep.max(1) as usize);
-            let (snapshots, mut epoch) = (&self.snapshots, 0);
-            for _ in 0..many {
+            let times: Vec<WallTime> = taken.iter().map(|(at, _)| *at).collect();
+            let is_surplus = kept(&times, keep).into_iter().map(|is_kept| !is_kept);
+            for (_, epoch) in taken.iter().zip(is_surplus).filter_map(|(taken, is)| is.then_some(taken)) {
                 steps.take(1).await;
-                let old = snapshots.borrow().of_volume_from(number, epoch).find(is_scheduled).cloned();
-                let Some(old) = old else { break };
-                epoch = old.epoch() + 1;
-                if self.objection(&old).is_none() {
+                let old = self.snapshots.borrow().of_volume_from(number, *epoch).find(is_scheduled).cloned();
+                if let Some(old) = old.filter(|old| old.epoch() == *epoch && self.objection(old).is_none()) {
                     surplus.push(old.record.borrow().id.to_string());
                 }
             }
@@ -130,16 +158,53 @@ impl Shard {
         (due, surplus)
     }
 
-    /// When the last of a volume's scheduled snapshots was taken, and how many of them there are.
-    async fn count_scheduled(&self, volume: u64, steps: &mut Steps) -> (WallTime, usize) {
-        let (mut last, mut count, mut epoch) = (WallTime(0), 0, 0);
+    /// A volume's scheduled snapshots, oldest first: when each was taken, and its epoch.
+    async fn scheduled_of(&self, volume: u64, steps: &mut Steps) -> Vec<(WallTime, u64)> {
+        let (mut taken, mut epoch) = (Vec::new(), 0);
         loop {
             steps.take(1).await;
             let next = self.snapshots.borrow().of_volume_from(volume, epoch).find(is_scheduled).cloned();
-            let Some(snapshot) = next else { return (last, count) };
-            (last, epoch, count) = (snapshot.record.borrow().created, snapshot.epoch() + 1, count + 1);
+            let Some(snapshot) = next else { return taken };
+            epoch = snapshot.epoch() + 1;
+            taken.push((snapshot.record.borrow().created, snapshot.epoch()));
         }
     }
+}
+
+/// Which of the snapshots that were taken at these times, oldest first, are kept. The newest always is: the next one is counted from it.
+fn kept(taken: &[WallTime], keep: SnapshotKeep) -> Vec<bool> {
+    let mut kept = vec![false; taken.len()];
+    let newest_first = || (0..taken.len()).rev();
+    newest_first().take(keep.last.max(1) as usize).for_each(|nth| kept[nth] = true);
+    let days = |at: WallTime| at.0 / 86_400_000;
+    let month = |at: WallTime| {
+        let (year, month, _) = date(days(at));
+        year * 12 + month
+    };
+    // 1970-01-01 was a Thursday.
+    let week = |at: WallTime| (days(at) + 3) / 7;
+    let spans: [(u8, &dyn Fn(WallTime) -> u64); 4] = [
+        (keep.hourly, &|at| at.0 / 3_600_000),
+        (keep.daily, &days),
+        (keep.weekly, &week),
+        (keep.monthly, &month),
+    ];
+    for (count, span_of) in spans {
+        // A clock that was set back comes to a span again.
+        let mut spans = BTreeSet::new();
+        for nth in newest_first() {
+            let span = span_of(taken[nth]);
+            if spans.contains(&span) {
+                continue;
+            }
+            if spans.len() == usize::from(count) {
+                break;
+            }
+            spans.insert(span);
+            kept[nth] = true;
+        }
+    }
+    kept
 }
 
 fn is_scheduled(snapshot: &&Rc<Snapshot>) -> bool {
@@ -158,5 +223,53 @@ async fn look_for_snapshots(control: Weak<Control>, rt: Rt) {
             control.event(Severity::Warning, "snapshot.scheduled_failed", control.name(), message);
             rt.sleep(SNAPSHOT_REST).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: u64 = 3_600_000;
+
+    /// When those are from that are kept, in hours since 1970.
+    fn hours_kept(taken: impl IntoIterator<Item = u64>, keep: SnapshotKeep) -> Vec<u64> {
+        let taken: Vec<WallTime> = taken.into_iter().map(|hour| WallTime(hour * HOUR)).collect();
+        let kept = kept(&taken, keep);
+        taken.iter().zip(kept).filter_map(|(at, is_kept)| is_kept.then_some(at.0 / HOUR)).collect()
+    }
+
+    #[test]
+    fn the_newest_are_kept_and_the_newest_of_each_day_week_and_month() {
+        let of = |last, hourly, daily, weekly, monthly| SnapshotKeep { last, hourly, daily, weekly, monthly };
+        let year = 365 * 24;
+        assert_eq!(hours_kept(0..100, SnapshotKeep::last(3)), [97, 98, 99]);
+        assert_eq!(hours_kept(0..100, SnapshotKeep::default()), [99]);
+        assert_eq!(hours_kept([], of(1, 1, 1, 1, 1)), []);
+        assert_eq!(hours_kept(0..100, of(0, 2, 3, 0, 0)), [71, 95, 98, 99]);
+        // Mondays were 5 and 12 January 1970.
+        assert_eq!(hours_kept(0..14 * 24, of(0, 0, 0, 3, 0)), [4 * 24 - 1, 11 * 24 - 1, 14 * 24 - 1]);
+        assert_eq!(hours_kept(0..year, of(0, 0, 0, 0, 3)), [304 * 24 - 1, 334 * 24 - 1, year - 1]);
+        // What is counted are days that have any.
+        assert_eq!(hours_kept([1, 2, 24 * 9, 24 * 20, 24 * 20 + 1], of(0, 0, 3, 0, 0)), [2, 216, 481]);
+        // The usual one: after a year of hours, each span has what is asked of it, and they share what they can.
+        let usual = hours_kept(0..year, of(0, 24, 7, 4, 12));
+        assert_eq!(usual.len(), 24 + 6 + 2 + 11, "{usual:?}");
+        // A time twice, and a clock that was set back.
+        assert_eq!(hours_kept([5, 5, 5], of(0, 9, 0, 0, 0)), [5]);
+        assert_eq!(hours_kept([50, 2, 3], of(2, 0, 9, 0, 0)), [50, 2, 3]);
+        assert_eq!(hours_kept([1, 30, 2, 31, 3], of(0, 0, 2, 0, 0)), [31, 3]);
+    }
+
+    #[test]
+    fn what_is_kept_stays_kept_as_long_as_it_counts() {
+        // Taking them one by one, and deleting what is too many each time, ends as if all had been there at once.
+        let keep = SnapshotKeep { last: 2, hourly: 5, daily: 4, weekly: 3, monthly: 2 };
+        let mut there = Vec::new();
+        for hour in 0..100 * 24 {
+            there.push(hour);
+            there = hours_kept(there, keep);
+        }
+        assert_eq!(there, hours_kept(0..100 * 24, keep));
     }
 }

@@ -478,10 +478,7 @@ impl Control {
         self.refuse_while_leaving(&object)?;
         self.check_catalog(&object, place.shard, 1).await?;
         self.check_new_name(name)?;
-        if self.names.borrow().contains_key(name) {
-            return Err(Error::new(ErrorKind::Conflict, object, "a volume of this name exists")
-                .remedy("Choose another name"));
-        }
+        self.refuse_taken(name)?;
         Ok(place)
     }
 

@@ -8,6 +8,8 @@ use forebay_device::ErrorCounts;
 use forebay_qos::Rate;
 use std::time::Duration;
 
+pub use crate::schedule::{SnapshotKeep, SnapshotSchedule};
+
 /// How a group of disks protects data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layout {
@@ -406,15 +408,6 @@ pub struct SnapshotChange {
     pub template: Option<bool>,
     /// Retained for so many seconds from now; not for less than it is already.
     pub retain_seconds: Option<u32>,
-}
-
-/// When snapshots of a volume are taken without being asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SnapshotSchedule {
-    /// From one to the next; 0 for never.
-    pub every_seconds: u32,
-    /// How many of them are kept: the oldest is deleted when there are more.
-    pub keep: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

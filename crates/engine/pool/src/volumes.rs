@@ -200,10 +200,7 @@ impl Control {
         let shard = self.shard_for_volume(&object)?;
         self.check_catalog(&object, shard, 1).await?;
         self.check_new_name(&spec.name)?;
-        if self.names.borrow().contains_key(&spec.name) {
-            return Err(Error::new(ErrorKind::Conflict, object, "a volume of this name exists")
-                .remedy("Choose another name"));
-        }
+        self.refuse_taken(&spec.name)?;
         Ok(shard)
     }
 

@@ -239,6 +239,8 @@ pub enum Bug {
     RegistryLeafForgotten,
     /// An import passes over what the log says of the registry.
     RegistryNotReplayed,
+    /// An import passes over the new name of a volume or snapshot that the log has.
+    RenameNotReplayed,
     /// A checkpoint does not write a chunk's entry again of which it has freed something only.
     ChunkEntryStale,
     /// A chunk's entry keeps saying how much of it was free when it was granted.
@@ -267,7 +269,7 @@ pub enum Bug {
 
 impl Bug {
     /// What has to be caught: by the simulator's suite, except for a few that a test of the crate they are planted in catches.
-    pub const ALL: [Bug; 104] = [
+    pub const ALL: [Bug; 105] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -367,6 +369,7 @@ impl Bug {
         Bug::CatalogLeafForgotten,
         Bug::RegistryLeafForgotten,
         Bug::RegistryNotReplayed,
+        Bug::RenameNotReplayed,
         Bug::ChunkEntryStale,
         Bug::EntryCountsStale,
         Bug::TableHomeStale,

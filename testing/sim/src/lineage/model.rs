@@ -2,6 +2,7 @@
 //!
 //! It knows nothing of trees, births or checkpoints. A snapshot is a copy.
 
+use forebay_base::Random;
 use forebay_pool::{Compression, VolumeFormat};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -94,6 +95,15 @@ pub enum Op {
     },
     Promote {
         volume: String,
+    },
+    Rename {
+        volume: String,
+        new: String,
+    },
+    RenameSnapshot {
+        volume: String,
+        name: String,
+        new: String,
     },
     DeleteVolume {
         volume: String,
@@ -258,6 +268,24 @@ impl Model {
                 true
             }
             Op::Promote { volume } => self.promote(volume),
+            Op::Rename { volume, new } => {
+                if volume != new && self.volumes.contains_key(new) {
+                    return false;
+                }
+                let renamed = self.volumes.remove(volume).expect("it is there");
+                self.volumes.insert(new.clone(), renamed);
+                let own = self.snapshots.values_mut().filter(|snapshot| snapshot.volume == *volume);
+                own.for_each(|snapshot| snapshot.volume.clone_from(new));
+                true
+            }
+            Op::RenameSnapshot { volume, name, new } => {
+                let id = self.find(volume, name).expect("it is there");
+                if name != new && self.find(volume, new).is_some() {
+                    return false;
+                }
+                self.snapshots.get_mut(&id).expect("found").name.clone_from(new);
+                true
+            }
             Op::DeleteVolume { volume, with_snapshots } => {
                 let own: Vec<u32> = self.of(volume).map(|(id, _)| id).collect();
                 let is_held = own.iter().any(|id| self.snapshots[id].held);
@@ -315,4 +343,26 @@ impl Model {
         }
         true
     }
+}
+
+/// A block that begins with `word`: all of it is that, or, of one write in three, noise that cannot be made smaller.
+pub fn fill(bytes: &mut [u8], word: u64) {
+    bytes.chunks_mut(8).for_each(|place| place.copy_from_slice(&word.to_le_bytes()));
+    if is_noise(word) {
+        Random::new(word).fill(&mut bytes[8..]);
+    }
+}
+
+fn is_noise(word: u64) -> bool {
+    word != 0 && (word as u32).is_multiple_of(3)
+}
+
+/// Whether a block that begins with `word` is as [`fill`] made it.
+pub fn is_filled(bytes: &[u8], word: u64) -> bool {
+    if !is_noise(word) {
+        return bytes[8..] == bytes[..bytes.len() - 8];
+    }
+    let mut right = vec![0; bytes.len()];
+    fill(&mut right, word);
+    bytes == right
 }

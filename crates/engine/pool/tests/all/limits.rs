@@ -91,7 +91,7 @@ impl Pool {
     }
 }
 
-fn spec(layout: Layout, paths: &[String], shards: usize) -> PoolSpec {
+pub(crate) fn spec(layout: Layout, paths: &[String], shards: usize) -> PoolSpec {
     PoolSpec {
         name: "tank".into(),
         layout,

@@ -8,8 +8,8 @@ use crate::compression::Pool;
 use forebay_base::MIB;
 use forebay_base::planted::{Bug, plant, take_items, take_longest_turn, times_met};
 use forebay_pool::{
-    Compression, Engine, EngineConfig, Extent, Host, Import, Layout, PoolSpec, Setting, SnapshotSchedule,
-    Volume, VolumeChange, VolumeDelete,
+    Compression, Engine, EngineConfig, Extent, Host, Import, Layout, PoolSpec, Setting, SnapshotKeep,
+    SnapshotSchedule, Volume, VolumeChange, VolumeDelete,
 };
 use forebay_runtime::yield_now;
 use forebay_simulation::{Fate, Image, World, WorldConfig};
@@ -205,7 +205,7 @@ fn schedules_and_lists_look_at_each_snapshot_once() {
         for round in 0..rounds {
             pool.engine.snapshot_create(names.clone(), &format!("s{round}")).await.expect("taken");
         }
-        let schedule = SnapshotSchedule { every_seconds: 1 << 30, keep: 3 };
+        let schedule = SnapshotSchedule { every_seconds: 1 << 30, keep: SnapshotKeep::last(3) };
         for name in &names {
             let change = VolumeChange { schedule: Setting::Own(schedule), ..VolumeChange::default() };
             pool.engine.volume_set(name, change).await.expect("set");

@@ -18,6 +18,7 @@ mod moving;
 mod nearly_full;
 mod parity;
 mod parts;
+mod pool_name;
 mod projects;
 mod quota;
 mod registry;

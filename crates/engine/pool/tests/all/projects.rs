@@ -4,8 +4,9 @@ use forebay_base::{Id, MIB, Random};
 use forebay_pool::check::check;
 use forebay_pool::{
     Compression, Engine, EngineConfig, Error, ErrorKind, Host, Import, Layout, PoolSpec, ProjectChange,
-    ProjectInfo, ProjectProperties, Rate, ReceiveOptions, SendOptions, Setting, SnapshotSchedule, Source,
-    SyncPolicy, Volume, VolumeChange, VolumeDelete, VolumeFormat, VolumeInfo, VolumeSpec,
+    ProjectInfo, ProjectProperties, Rate, ReceiveOptions, SendOptions, Setting, SnapshotKeep,
+    SnapshotSchedule, Source, SyncPolicy, Volume, VolumeChange, VolumeDelete, VolumeFormat, VolumeInfo,
+    VolumeSpec,
 };
 use forebay_runtime::{Cores, Rt};
 use forebay_simulation::{Fate, Image, World, WorldConfig};
@@ -17,8 +18,8 @@ const LIMIT: Duration = Duration::from_secs(24 * 3600);
 const BLOCK: usize = 8192;
 const KEEP: VolumeDelete = VolumeDelete { with_snapshots: true, purge: false };
 const PURGE: VolumeDelete = VolumeDelete { with_snapshots: true, purge: true };
-const HOURLY: SnapshotSchedule = SnapshotSchedule { every_seconds: 3600, keep: 3 };
-const NEVER: SnapshotSchedule = SnapshotSchedule { every_seconds: 0, keep: 0 };
+const HOURLY: SnapshotSchedule = SnapshotSchedule { every_seconds: 3600, keep: SnapshotKeep::last(3) };
+const NEVER: SnapshotSchedule = SnapshotSchedule { every_seconds: 0, keep: SnapshotKeep::last(0) };
 /// Nothing is said.
 const PLAIN: ProjectProperties = ProjectProperties {
     sync: None,
@@ -89,6 +90,14 @@ impl Pool {
         let bytes = self.rt.arena().copy(&[byte; BLOCK]).freeze();
         let volume = self.open(volume).await;
         volume.write(block * BLOCK as u64, vec![bytes], true).await.expect("written");
+    }
+
+    /// Fills a block with what does not become smaller.
+    async fn noise(&self, volume: &str, block: u64) {
+        let mut bytes = self.rt.arena().take(BLOCK);
+        Random::new(block).fill(&mut bytes);
+        let volume = self.open(volume).await;
+        volume.write(block * BLOCK as u64, vec![bytes.freeze()], true).await.expect("written");
     }
 
     async fn read(&self, volume: &str, block: u64) -> u8 {
@@ -551,4 +560,96 @@ fn a_crash_takes_back_no_project() {
             assert_ne!(info.id, Id(0));
         });
     }
+}
+
+#[test]
+fn a_volume_gets_another_name_and_another_project() {
+    on_pools(1, |pool| async move {
+        let engine = &pool.engine;
+        let said = ProjectProperties { sync: Some(SyncPolicy::Standard), quota: Some(2 * MIB), ..PLAIN };
+        pool.project("db", said).await;
+        pool.volume("a").await;
+        pool.volume("b").await;
+        pool.write("a", 0, 7).await;
+        engine.snapshot_create(vec!["tank/a".into()], "s").await.expect("taken");
+        engine.snapshot_create(vec!["tank/a".into()], "t").await.expect("taken");
+        // Whoever has it open keeps it.
+        let (open, id) = (pool.open("a").await, pool.info("a").await.id);
+        engine.volume_rename_check("tank/a", "c").await.expect("possible");
+        assert_eq!(kind(engine.volume("tank/c").await), Some(ErrorKind::NotFound));
+        let renamed = engine.volume_rename("tank/a", "c").await.expect("renamed");
+        assert_eq!((renamed.name.as_str(), renamed.id), ("c", id));
+        assert_eq!(kind(engine.volume("tank/a").await), Some(ErrorKind::NotFound));
+        open.write(BLOCK as u64, vec![pool.rt.arena().copy(&[8; BLOCK]).freeze()], true)
+            .await
+            .expect("written");
+        // What a crash takes back is nothing of this.
+        for round in 0..2 {
+            assert_eq!((pool.read("c", 0).await, pool.read("c", 1).await), (7, 8), "round {round}");
+            assert_eq!(engine.volume(&id.to_string()).await.expect("there").name, "c");
+            let snapshots = engine.snapshots(Some("tank")).await.expect("listed");
+            assert!(snapshots.iter().all(|snapshot| snapshot.volume == "c"), "{snapshots:?}");
+            pool.crash().await;
+        }
+        // The old name is free, and taken ones are refused, like those that no volume can have.
+        pool.volume("a").await;
+        for (new, why) in [
+            ("b", ErrorKind::Conflict),
+            ("db", ErrorKind::Conflict),
+            ("none/c", ErrorKind::NotFound),
+            ("c d", ErrorKind::Invalid("name")),
+        ] {
+            assert_eq!(kind(engine.volume_rename("tank/c", new).await), Some(why), "{new}");
+            assert_eq!(kind(engine.volume_rename_check("tank/c", new).await), Some(why), "{new}");
+        }
+        engine.volume_rename("tank/c", "c").await.expect("its own");
+        // Into a project: what that says counts, and its quota is charged for the snapshots, too.
+        assert_eq!(pool.info("c").await.sync, SyncPolicy::Always);
+        let moved = engine.volume_rename("tank/c", "db/c").await.expect("renamed");
+        assert_eq!((moved.sync, moved.project.as_deref()), (SyncPolicy::Standard, Some("db")));
+        assert_eq!(pool.open("db/c").await.sync(), SyncPolicy::Standard);
+        let used = engine.project("tank/db").await.expect("there").used;
+        assert!(used > 0);
+        pool.crash().await;
+        assert_eq!(pool.info("db/c").await.sync, SyncPolicy::Standard);
+        // What does not fit is refused, and nothing has changed.
+        let change = ProjectChange { quota: Setting::Own(MIB), ..Default::default() };
+        engine.project_set("tank/db", change).await.expect("set");
+        for block in 0..160 {
+            pool.noise("b", block).await;
+        }
+        assert_eq!(kind(engine.volume_rename("tank/b", "db/b").await), Some(ErrorKind::NoSpace));
+        assert_eq!(engine.project("tank/db").await.expect("there").used, used);
+        pool.info("b").await;
+        // Out of it again, and nothing of it is left there.
+        engine.volume_rename("tank/db/c", "d").await.expect("renamed");
+        assert_eq!(engine.project("tank/db").await.expect("there").used, 0);
+        assert_eq!(pool.info("d").await.sync, SyncPolicy::Always);
+        engine.project_delete("tank/db").await.expect("empty");
+    });
+}
+
+#[test]
+fn a_snapshot_gets_another_name() {
+    on_pools(2, |pool| async move {
+        let engine = &pool.engine;
+        pool.volume("a").await;
+        pool.write("a", 0, 7).await;
+        engine.snapshot_create(vec!["tank/a".into()], "s").await.expect("taken");
+        engine.snapshot_create(vec!["tank/a".into()], "t").await.expect("taken");
+        engine.volume_clone("tank/a@s", "clone").await.expect("cloned");
+        engine.snapshot_rename_check("tank/a@s", "u").await.expect("possible");
+        engine.snapshot("tank/a@s").await.expect("still there");
+        assert_eq!(engine.snapshot_rename("tank/a@s", "u").await.expect("renamed").name, "u");
+        for _ in 0..2 {
+            assert_eq!(kind(engine.snapshot("tank/a@s").await), Some(ErrorKind::NotFound));
+            assert_eq!(pool.info("clone").await.origin.as_deref(), Some("a@u"));
+            pool.crash().await;
+        }
+        for (new, why) in [("t", ErrorKind::Conflict), ("a b", ErrorKind::Invalid("name"))] {
+            assert_eq!(kind(engine.snapshot_rename("tank/a@u", new).await), Some(why), "{new}");
+            assert_eq!(kind(engine.snapshot_rename_check("tank/a@u", new).await), Some(why), "{new}");
+        }
+        engine.snapshot_rename("tank/a@u", "u").await.expect("its own");
+    });
 }

@@ -4,7 +4,7 @@ use forebay_base::MIB;
 use forebay_pool::check::check;
 use forebay_pool::{
     Compression, Engine, EngineConfig, ErrorKind, Host, Import, Layout, PoolSpec, Setting, SnapshotChange,
-    SnapshotSchedule, SyncPolicy, Volume, VolumeChange, VolumeDelete, VolumeFormat, VolumeSpec,
+    SnapshotKeep, SnapshotSchedule, SyncPolicy, Volume, VolumeChange, VolumeDelete, VolumeFormat, VolumeSpec,
 };
 use forebay_runtime::{Cores, Rt};
 use forebay_simulation::{Image, World, WorldConfig};
@@ -263,7 +263,7 @@ fn held_ones_stay_and_schedules_keep_as_many_as_they_say() {
         assert!(engine.snapshot_set("tank/a@one", held).await.expect("set").held);
         let refused = engine.snapshot_delete("tank/a@one").await.err().map(|error| error.kind);
         assert_eq!(refused, Some(ErrorKind::Conflict));
-        let schedule = SnapshotSchedule { every_seconds: 60, keep: 3 };
+        let schedule = SnapshotSchedule { every_seconds: 60, keep: SnapshotKeep::last(3) };
         let set = |schedule| VolumeChange { schedule: Setting::Own(schedule), ..Default::default() };
         engine.volume_set("tank/a", set(schedule)).await.expect("set");
         pool.again().await;

@@ -4,8 +4,8 @@ use forebay_base::{Id, MIB};
 use forebay_pool::check::check;
 use forebay_pool::{
     Compression, Engine, EngineConfig, Error, ErrorKind, Event, Host, Import, IoError, Layout, PoolSpec,
-    ProjectProperties, Setting, SnapshotChange, SnapshotSchedule, SyncPolicy, TRASH_KEEP_SECONDS, Volume,
-    VolumeChange, VolumeDelete, VolumeFormat, VolumeSpec,
+    ProjectProperties, Setting, SnapshotChange, SnapshotKeep, SnapshotSchedule, SyncPolicy,
+    TRASH_KEEP_SECONDS, Volume, VolumeChange, VolumeDelete, VolumeFormat, VolumeSpec,
 };
 use forebay_runtime::{Arena, Cores, Rt};
 use forebay_simulation::{Image, World, WorldConfig};
@@ -381,7 +381,7 @@ fn a_snapshot_can_go_from_beneath_a_volume_in_the_trash() {
 fn snapshots_in_the_trash_rest() {
     on_pools(|pool| async move {
         pool.volume("a").await;
-        let schedule = SnapshotSchedule { every_seconds: 60, keep: 3 };
+        let schedule = SnapshotSchedule { every_seconds: 60, keep: SnapshotKeep::last(3) };
         let change = VolumeChange { schedule: Setting::Own(schedule), ..Default::default() };
         pool.engine.volume_set("tank/a", change).await.expect("set");
         pool.rt.sleep(MINUTES).await;

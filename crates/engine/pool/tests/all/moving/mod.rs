@@ -10,8 +10,8 @@ use forebay_base::{Id, MIB, Random};
 use forebay_pool::check::check;
 use forebay_pool::{
     Compression, Engine, EngineConfig, Error, ErrorKind, Event, Host, Import, IoError, Layout, MoveSide,
-    PoolSpec, Setting, SnapshotSchedule, SyncPolicy, Volume, VolumeChange, VolumeDelete, VolumeFormat,
-    VolumeInfo, VolumeSpec, WorkProgress,
+    PoolSpec, Setting, SnapshotKeep, SnapshotSchedule, SyncPolicy, Volume, VolumeChange, VolumeDelete,
+    VolumeFormat, VolumeInfo, VolumeSpec, WorkProgress,
 };
 use forebay_runtime::{Cores, Rt};
 use forebay_simulation::{Cursor, Event as Step, Fate, Image, World, WorldConfig};
@@ -158,7 +158,7 @@ fn moves_under_load(seed: u64, layouts: [Layout; 2], pause: Duration) {
         let before = pools.used(0).await;
         let volume = pools.create("tank/a", 24 * MIB, VolumeFormat::Thin).await.expect("created");
         let info = pools.engine.volume("tank/a").await.expect("there");
-        let schedule = SnapshotSchedule { every_seconds: 1 << 30, keep: 3 };
+        let schedule = SnapshotSchedule { every_seconds: 1 << 30, keep: SnapshotKeep::last(3) };
         let clients = Clients::new(&pools, volume);
         clients.fill(3000).await;
         let copied = Arc::new(WorkProgress::default());
