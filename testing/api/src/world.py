@@ -90,7 +90,7 @@ def bodies(disks):
         "UserCreate": {"name": "else", "role": "viewer", "password": "correct horse battery"},
         "UserSet": {"role": "operator"},
         "VolumeCreate": {"name": "tank/new", "size_bytes": 8 * MIB, "block_size_bytes": 8192, "compression": "lz4", "level": "gold", "hosts": ["esx1"]},
-        "VolumeSet": {"size_bytes": 32 * MIB, "compression": "gzip-6", "snapshot_every_seconds": 3600, "snapshot_keep": 3},
+        "VolumeSet": {"size_bytes": 32 * MIB, "compression": "gzip-6", "snapshot_every_seconds": 3600, "snapshot_keep": {"last": 3, "daily": 7}},
         "VolumeMove": {"pool": "vault"},
         "WorksheetCreate": {"name": "graphs", "spec": {"graphs": [GRAPH], "seconds": 300}},
         "WorksheetSet": {"spec": {"graphs": [GRAPH, {"expression": "disk.ops[op]", "title": "Disks", "limit": 3}], "seconds": 60}},

@@ -51,6 +51,10 @@ const TABLE: &[(&str, &str)] = &[
     ("forebay pool export _", "forebay pool export off"),
     ("forebay pool import _ _", "forebay pool import off $PWD/off.a $PWD/off.b; gone off"),
     (
+        "forebay pool import _ _ --as _",
+        "pool one; forebay pool export one; forebay pool import one $PWD/one.a $PWD/one.b --as other; gone other",
+    ),
+    (
         "forebay pool add _ _",
         "pool more; file more.c; file more.d; forebay pool add more $PWD/more.c $PWD/more.d; gone more",
     ),
@@ -85,8 +89,10 @@ const TABLE: &[(&str, &str)] = &[
         "pool old; printf data > old.c; truncate -s 64M old.c; forebay disk replace old/1 $PWD/old.c --force; gone old",
     ),
     ("forebay disk model _", "head -c 16M /dev/urandom > model; forebay disk model $PWD/model --seconds 5"),
-    ("forebay snapshot create tank/vm1@before", "forebay snapshot create tank/vm1@before"),
-    ("forebay snapshot create _", "forebay snapshot create tank/vm1@later"),
+    (
+        "forebay snapshot create _",
+        "forebay snapshot create tank/vm1@before; forebay snapshot create tank/vm1@later",
+    ),
     ("forebay snapshot list", "forebay snapshot list"),
     ("forebay snapshot list --json", "forebay snapshot list --json"),
     ("forebay snapshot set _ --template false", "forebay snapshot set tank/vm1@before --template false"),
@@ -95,11 +101,13 @@ const TABLE: &[(&str, &str)] = &[
         "forebay snapshot hold tank/vm1@before; forebay snapshot release tank/vm1@before",
     ),
     (
-        "forebay snapshot send tank/vm1@before | forebay --data _ snapshot receive vault/vm1",
-        "pool vault; forebay snapshot send tank/vm1@before | forebay --data $FOREBAY_DATA snapshot receive vault/vm1",
+        "forebay snapshot send tank/vm1@before | ssh _ forebay snapshot receive vault/vm1",
+        "pool vault; ssh() { shift; \"$@\"; }\n\
+         forebay snapshot send tank/vm1@before | ssh HOST forebay snapshot receive vault/vm1",
     ),
     ("forebay snapshot send _", "forebay snapshot send tank/vm1@before > stream"),
     ("forebay snapshot receive _", "forebay snapshot receive vault/vm2 < stream"),
+    ("forebay snapshot receive _ < _", "forebay snapshot receive vault/vm5 < stream"),
     ("forebay snapshot rollback _", "forebay snapshot rollback vault/vm2@before --yes"),
     (
         "forebay snapshot receives",
@@ -143,6 +151,10 @@ const TABLE: &[(&str, &str)] = &[
         "forebay volume create tank/old --size 4M; forebay volume delete tank/old --yes; forebay volume trash",
     ),
     ("forebay volume purge _", "forebay volume purge tank/old --yes"),
+    (
+        "forebay volume move _ _",
+        "pool there; forebay volume create tank/moved --size 4M; forebay volume move tank/moved there; gone there",
+    ),
     ("forebay volume moves", "forebay volume moves"),
     // Its situation needs a daemon that dies while a volume moves: here it is only seen that there is such a command.
     ("forebay volume abandon _", "forebay volume abandon --help"),
@@ -162,9 +174,13 @@ const TABLE: &[(&str, &str)] = &[
     ("forebay host list", "forebay host list"),
     ("forebay host group list", "forebay host group list"),
     ("forebay host show _", "forebay host show esx1"),
-    ("forebay volume map tank/vm1 --host esx1", "forebay volume map tank/vm1 --host esx1"),
+    ("forebay volume map _ --host esx1", "forebay volume map tank/vm1 --host esx1"),
     ("forebay volume unmap _ --host _", "forebay volume unmap tank/vm1 --host esx1"),
     ("forebay volume map _ --host _", "forebay volume map tank/vm1 --host esx2"),
+    (
+        "forebay volume map tank/vm1 --host _",
+        "forebay volume unmap tank/vm1 --host esx2; forebay volume map tank/vm1 --host esx2",
+    ),
     ("forebay volume set _ --inherit hosts", "forebay volume set tank/vm1 --inherit hosts"),
     ("forebay session list", "forebay session list"),
     ("forebay project set _ --host _", "forebay project set tank/db --host esx1"),
@@ -215,6 +231,10 @@ const TABLE: &[(&str, &str)] = &[
         "forebay threshold create slow-disks disk.latency[device] --above 100ms",
         "forebay threshold create slow-disks disk.latency[device] --above 100ms",
     ),
+    (
+        "forebay threshold create slow-disks 'disk.latency[device]' --above 50ms --over 5m",
+        "forebay threshold create slow-disk 'disk.latency[device]' --above 50ms --over 5m",
+    ),
     ("forebay threshold list", "forebay threshold list"),
     ("forebay stat on", "forebay stat on"),
     ("forebay stat list", "forebay stat list"),
@@ -222,6 +242,12 @@ const TABLE: &[(&str, &str)] = &[
     ("forebay stat query _ --from -3600", "forebay stat query 'volume.ops[volume]' --from -3600"),
     ("forebay worksheet list", "forebay worksheet list"),
     ("forebay report list", "forebay report list"),
+    (
+        "forebay report add validation-1 report.html figures.json",
+        "echo '<p>met</p>' > report.html; echo '[]' > figures.json; forebay report add validation-1 report.html figures.json",
+    ),
+    ("forebay support bundle", "forebay support bundle"),
+    ("forebay help _", "forebay help volume"),
     ("forebay task list", "forebay task list"),
     (
         "forebay task watch _",
@@ -234,6 +260,7 @@ const TABLE: &[(&str, &str)] = &[
         "forebay validate run --model B --case 'one client, 128 KiB' --json --seconds 1 --scale 64",
     ),
     ("forebay config backup _", "forebay config backup $PWD/backup"),
+    ("forebay config restore _", "mkdir other; forebay --data $PWD/other config restore $PWD/backup"),
     ("forebay config check _", "printf '' > empty.toml; forebay config check empty.toml"),
     // The daemon that all this is asked of was started so.
     ("forebay serve", "forebay serve --help"),

@@ -129,3 +129,107 @@ fn what_has_a_name_gets_another() {
     place.run(&["channel", "show", "night"]).expect(0);
     daemon.stop();
 }
+
+#[test]
+fn volumes_snapshots_and_users_get_other_names() {
+    let place = Place::new();
+    place.disks();
+    let daemon = Daemon::start(&place);
+    place.run(&["pool", "create", "tank", "--layout", "mirror", "a", "b"]).expect(0);
+    place.run(&["host", "create", "esx1", "--iqn", "iqn.1998-01.com.vmware:esx1"]).expect(0);
+    place.run(&["project", "create", "tank/web", "--host", "esx1"]).expect(0);
+    place.run(&["project", "create", "tank/plain"]).expect(0);
+    place.run(&["volume", "create", "tank/a", "--size", "16M"]).expect(0);
+    place.run(&["volume", "create", "tank/b", "--size", "16M"]).expect(0);
+    place.run(&["volume", "map", "tank/b", "--host", "esx1"]).expect(0);
+    place.run(&["snapshot", "create", "tank/a@s"]).expect(0);
+    place.run(&["snapshot", "create", "tank/a@t"]).expect(0);
+
+    let plan = place.run(&["volume", "rename", "tank/a", "tank/c", "--dry-run"]).expect(0).out;
+    assert!(plan.contains("renamed to tank/c"), "{plan}");
+    let said = place.run(&["volume", "rename", "tank/a", "tank/c"]).expect(0).out;
+    assert_eq!(said.trim(), "Volume tank/a is now named tank/c.");
+    place.run(&["volume", "show", "tank/a"]).expect(3);
+    place.run(&["snapshot", "rename", "tank/c@s", "tank/c@before"]).expect(0);
+    place.run(&["snapshot", "rename", "tank/c@t", "after"]).expect(0);
+    let snapshots = lines(&place, &["snapshot", "list", "tank/c", "--columns", "name", "--no-header"]);
+    assert_eq!(snapshots, ["tank/c@before", "tank/c@after"]);
+    place.run(&["snapshot", "rename", "tank/c@after", "before"]).expect(4).says("another snapshot");
+    place
+        .run(&["snapshot", "rename", "tank/c@after", "tank/b@after"])
+        .expect(2)
+        .says("stays with its volume");
+    // A new name is a request of its own: what else it asks for would be done, or not, with a name that is refused.
+    let secret = place.run(&["token", "create", "robot", "--role", "operator"]).expect(0).out;
+    let api = daemon.api(secret.trim());
+    let both = json!({"name": "tank/d", "sync": "disabled"});
+    api.call("PATCH", "/api/v1/volumes/tank%2Fc", "", Some(both)).problem(400, "invalid");
+    let both = json!({"name": "x", "held": true});
+    api.call("PATCH", "/api/v1/snapshots/tank%2Fc%40after", "", Some(both)).problem(400, "invalid");
+    let id = place.json(&["volume", "show", "tank/c"])["id"].as_str().expect("an id").to_string();
+    place.run(&["volume", "rename", "tank/b", &format!("tank/{id}")]).expect(2).says("UUID");
+    // Taken names, other pools, projects that there are not, thresholds that name it.
+    place.run(&["volume", "rename", "tank/c", "tank/b"]).expect(4).says("a volume of this name exists");
+    place.run(&["volume", "rename", "tank/c", "vault/c"]).expect(4).says("forebay volume move tank/c vault");
+    place
+        .run(&["volume", "rename", "tank/c", "tank/none/c"])
+        .expect(3)
+        .says("forebay project create tank/none");
+    place.run(&["volume", "rename", "tank/c", "c"]).expect(2).says("POOL/NAME");
+    // Hosts stay the same: what would be mapped to others is refused, also in a dry run, unless it has its own.
+    place.run(&["volume", "rename", "tank/c", "tank/plain/c"]).expect(0);
+    let refused = ["volume", "rename", "tank/plain/c", "tank/web/c"];
+    place.run(&refused).expect(4).says("esx1").says("forebay volume map");
+    place.run(&[&refused[..], &["--dry-run"]].concat()).expect(4).says("esx1");
+    place.run(&["volume", "rename", "tank/b", "tank/web/b"]).expect(0);
+    assert_eq!(place.json(&["volume", "show", "tank/web/b"])["spec"]["hosts"], json!(["esx1"]));
+    assert_eq!(mapped(&api), ["tank/web/b esx1 0"]);
+    place.run(&["threshold", "create", "busy", "volume.ops[volume=tank/web/b]", "--above", "1000"]).expect(0);
+    place.run(&["volume", "rename", "tank/web/b", "tank/web/d"]).expect(4).says("busy");
+    place.run(&["threshold", "delete", "busy"]).expect(0);
+    place.run(&["volume", "rename", "tank/web/b", "tank/web/d"]).expect(0);
+    assert_eq!(mapped(&api), ["tank/web/d esx1 0"]);
+    let events = place.json(&["event", "list", "--object", "tank/web/b"]);
+    assert!(events.to_string().contains("renamed to tank/web/d"), "{events}");
+
+    for (name, role) in [("ann", "admin"), ("bob", "viewer")] {
+        let words = ["user", "create", name, "--role", role, "--password-file", "password"];
+        std::fs::write(place.path().join("password"), "correct horse battery").unwrap();
+        place.run(&words).expect(0);
+    }
+    place.run(&["user", "rename", "bob", "robert"]).expect(0);
+    place.run(&["user", "rename", "robert", "ANN"]).expect(4).says("exists");
+    place.run(&["user", "rename", "robert", "a b"]).expect(2);
+    assert_eq!(place.json(&["user", "list"])["items"][1]["name"], "robert");
+
+    // A pool gets another name as it is imported; what is in it, its hosts and its target follow.
+    let disks = [
+        place.disk("c", 64 << 20),
+        place.path().join("a").display().to_string(),
+        place.path().join("b").display().to_string(),
+    ];
+    place.run(&["pool", "create", "vault", "--layout", "single", &disks[0]]).expect(0);
+    place.run(&["pool", "export", "tank"]).expect(0);
+    for (new, exit, why) in
+        [("vault", 4, "another pool has this name"), ("Vault", 4, "iSCSI target"), ("a/b", 2, "name")]
+    {
+        let import = ["pool", "import", "tank", &disks[1], &disks[2], "--as", new];
+        place.run(&[&import[..], &["--dry-run"]].concat()).expect(exit).says(why);
+        place.run(&import).expect(exit).says(why);
+    }
+    let said = place.run(&["pool", "import", "tank", &disks[1], &disks[2], "--as", "big"]).expect(0).out;
+    assert_eq!(said.trim(), "Pool tank is imported as big.");
+    assert_eq!(mapped(&api), ["big/web/d esx1 0"]);
+    let target = &place.json(&["volume", "show", "big/web/d"])["status"]["iscsi_target"];
+    assert!(target.as_str().expect("a name").ends_with(":big"), "{target}");
+    place.run(&["pool", "export", "big"]).expect(0);
+    place.run(&["pool", "import", "big", &disks[1], &disks[2], "--as", "tank"]).expect(0);
+
+    // All of it is so after a power failure, too.
+    daemon.kill();
+    let daemon = Daemon::start(&place);
+    let volumes = lines(&place, &["volume", "list", "--columns", "name", "--no-header"]);
+    assert_eq!(volumes, ["tank/plain/c", "tank/web/d"]);
+    assert_eq!(place.json(&["volume", "show", "tank/web/d"])["spec"]["hosts"], json!(["esx1"]));
+    daemon.stop();
+}

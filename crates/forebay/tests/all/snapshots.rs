@@ -320,15 +320,25 @@ fn schedules_are_set_and_shown() {
     set(&["--snapshot-every", "1h", "--snapshot-keep", "1001"]).expect(2).says("1 to 1000");
     set(&["--snapshot-every", "1h", "--snapshot-keep", "24", "--dry-run"]).expect(0);
     let spec = || volume(&place, "tank/a")["spec"].clone();
-    assert_eq!((&spec()["snapshot_every_seconds"], &spec()["snapshot_keep"]), (&json!(0), &json!(0)));
+    assert_eq!((&spec()["snapshot_every_seconds"], &spec()["snapshot_keep"]["last"]), (&json!(0), &json!(0)));
     set(&["--snapshot-every", "1h", "--snapshot-keep", "24", "--sync", "standard"]).expect(0);
     set(&["--snapshot-keep", "48"]).expect(0);
     daemon.kill();
     let daemon = Daemon::start(&place);
-    assert_eq!((&spec()["snapshot_every_seconds"], &spec()["snapshot_keep"]), (&json!(3600), &json!(48)));
+    assert_eq!(
+        (&spec()["snapshot_every_seconds"], &spec()["snapshot_keep"]["last"]),
+        (&json!(3600), &json!(48))
+    );
     assert_eq!(spec()["sync"], "standard");
     assert!(place.run(&["volume", "show", "tank/a"]).expect(0).out.contains("1h, 48 kept"));
     assert!(place.run(&["volume", "list"]).expect(0).out.contains("1h, 48 kept"));
+    set(&["--snapshot-keep", "hourly=24,hourly=2"]).expect(2).says("twice");
+    set(&["--snapshot-keep", "yearly=3"]).expect(2).says("hourly=24");
+    set(&["--snapshot-keep", "hourly=24,daily=7,weekly=4,monthly=12"]).expect(0);
+    let tiers = json!({"last": 0, "hourly": 24, "daily": 7, "weekly": 4, "monthly": 12});
+    assert_eq!(spec()["snapshot_keep"], tiers);
+    let shown = "every 1h, kept hourly=24,daily=7,weekly=4,monthly=12";
+    assert!(place.run(&["volume", "show", "tank/a"]).expect(0).out.contains(shown));
 
     // The first one is due at once.
     wait_until("a snapshot is taken", || place.json(&["snapshot", "list"])["items"] != json!([]));
@@ -336,7 +346,7 @@ fn schedules_are_set_and_shown() {
     assert_eq!(taken["status"]["scheduled"], true);
     assert!(place.run(&["snapshot", "list"]).expect(0).out.contains("scheduled"));
     set(&["--snapshot-every", "0"]).expect(0);
-    assert_eq!((&spec()["snapshot_every_seconds"], &spec()["snapshot_keep"]), (&json!(0), &json!(0)));
+    assert_eq!((&spec()["snapshot_every_seconds"], &spec()["snapshot_keep"]["last"]), (&json!(0), &json!(0)));
     assert_eq!(
         place.json(&["snapshot", "list"])["items"].as_array().unwrap().len(),
         1,
@@ -398,9 +408,9 @@ fn the_api_of_snapshots() {
     assert_eq!(released.header("etag"), Some(tag.as_str()), "it is as it was");
     let volume = "/api/v1/volumes/tank%2Fa";
     let tag = api.get(volume).header("etag").expect("a tag").to_string();
-    let schedule = json!({"snapshot_every_seconds": 86400, "snapshot_keep": 7});
+    let schedule = json!({"snapshot_every_seconds": 86400, "snapshot_keep": {"last": 7}});
     let set = api.call("PATCH", volume, &format!("If-Match: {tag}"), Some(schedule.clone()));
-    assert_eq!((set.status, &set.json()["spec"]["snapshot_keep"]), (200, &json!(7)));
+    assert_eq!((set.status, &set.json()["spec"]["snapshot_keep"]["last"]), (200, &json!(7)));
     api.call("PATCH", volume, &format!("If-Match: {tag}"), Some(schedule))
         .problem(412, "precondition_failed");
     assert_eq!(api.call("PATCH", volume, "", Some(json!({"snapshot_every_seconds": 0}))).status, 200);

@@ -4,7 +4,7 @@
 //! the project's value, or the default. A change of the project applies at once to all volumes that inherit from it.
 
 use crate::levels::no_level;
-use crate::{Condition, Sync, VolumeFormat};
+use crate::{Condition, SnapshotKeep, Sync, VolumeFormat};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -102,7 +102,7 @@ pub struct ProjectSpec {
     pub compression: String,
     /// Interval of scheduled snapshots; 0: none.
     pub snapshot_every_seconds: u32,
-    pub snapshot_keep: u32,
+    pub snapshot_keep: SnapshotKeep,
     pub block_size_bytes: u32,
     pub format: VolumeFormat,
     /// Quota: the limit of `status.used_bytes`; absent without one.
@@ -156,9 +156,9 @@ pub struct ProjectCreate {
     /// Interval of scheduled snapshots in seconds: 60 (a minute) to 31622400 (366 days); 0: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_every_seconds: Option<u32>,
-    /// Number of scheduled snapshots to keep of each volume, 1 to 1000.
+    /// Which scheduled snapshots of each volume to keep; replaces all counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub snapshot_keep: Option<u32>,
+    pub snapshot_keep: Option<SnapshotKeep>,
     /// Block size of new volumes: a power of two from 4096 to 131072.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_size_bytes: Option<u32>,
@@ -195,9 +195,9 @@ pub struct ProjectSet {
     /// Interval of scheduled snapshots in seconds: 60 (a minute) to 31622400 (366 days); 0: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_every_seconds: Option<u32>,
-    /// Number of scheduled snapshots to keep of each volume, 1 to 1000.
+    /// Which scheduled snapshots of each volume to keep; replaces all counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub snapshot_keep: Option<u32>,
+    pub snapshot_keep: Option<SnapshotKeep>,
     /// Block size of new volumes: a power of two from 4096 to 131072.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_size_bytes: Option<u32>,

@@ -5,7 +5,101 @@
 
 use crate::Condition;
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
 use utoipa::ToSchema;
+
+/// Which scheduled snapshots of a volume are kept: those that one of these counts asks for. The others are deleted.
+/// Hours, days, weeks (from Monday) and months are those of UTC; those without a snapshot do not count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotKeep {
+    /// The newest snapshots, 0 to 1000.
+    #[serde(default)]
+    #[schema(maximum = 1000)]
+    pub last: u32,
+    /// The newest snapshot of each of the last hours, 0 to 255 of them.
+    #[serde(default)]
+    pub hourly: u8,
+    /// The newest snapshot of each of the last days, 0 to 255 of them.
+    #[serde(default)]
+    pub daily: u8,
+    /// The newest snapshot of each of the last weeks, 0 to 255 of them.
+    #[serde(default)]
+    pub weekly: u8,
+    /// The newest snapshot of each of the last months, 0 to 255 of them.
+    #[serde(default)]
+    pub monthly: u8,
+}
+
+impl SnapshotKeep {
+    pub const LAST_MAX: u32 = 1000;
+
+    /// The newest so many.
+    pub const fn last(last: u32) -> SnapshotKeep {
+        SnapshotKeep { last, hourly: 0, daily: 0, weekly: 0, monthly: 0 }
+    }
+
+    fn counts(&self) -> [(&'static str, u32); 5] {
+        let of = u32::from;
+        [
+            ("last", self.last),
+            ("hourly", of(self.hourly)),
+            ("daily", of(self.daily)),
+            ("weekly", of(self.weekly)),
+            ("monthly", of(self.monthly)),
+        ]
+    }
+}
+
+/// `24`, or `last=8,hourly=24,daily=7`: as it is read.
+impl fmt::Display for SnapshotKeep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == SnapshotKeep::last(self.last) {
+            return write!(f, "{}", self.last);
+        }
+        let counts = self.counts().into_iter().filter(|(_, count)| *count > 0);
+        let counts: Vec<String> = counts.map(|(name, count)| format!("{name}={count}")).collect();
+        f.write_str(&counts.join(","))
+    }
+}
+
+impl FromStr for SnapshotKeep {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<SnapshotKeep, String> {
+        let wrong = || {
+            "write a number (1 to 1000), or like last=8,hourly=24,daily=7,weekly=4,monthly=12 (last up to 1000, the others up to 255)".to_string()
+        };
+        if text.contains('+') {
+            return Err(wrong());
+        }
+        if let Ok(last) = text.parse() {
+            return if last <= SnapshotKeep::LAST_MAX { Ok(SnapshotKeep::last(last)) } else { Err(wrong()) };
+        }
+        let (mut keep, mut named) = (SnapshotKeep::default(), Vec::new());
+        for part in text.split(',') {
+            let (name, count) = part.split_once('=').ok_or_else(wrong)?;
+            if named.contains(&name) {
+                return Err(format!("{name} is given twice"));
+            }
+            named.push(name);
+            let tier = match name {
+                "last" => {
+                    keep.last = count.parse().map_err(|_| wrong())?;
+                    continue;
+                }
+                "hourly" => &mut keep.hourly,
+                "daily" => &mut keep.daily,
+                "weekly" => &mut keep.weekly,
+                "monthly" => &mut keep.monthly,
+                _ => return Err(wrong()),
+            };
+            *tier = count.parse().map_err(|_| wrong())?;
+        }
+        if keep.last > SnapshotKeep::LAST_MAX { Err(wrong()) } else { Ok(keep) }
+    }
+}
 
 /// The contents of a volume at one moment. Its name is `POOL/VOLUME@NAME`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
@@ -78,6 +172,10 @@ pub struct Snapshots {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SnapshotSet {
+    /// The new name, without the volume: what follows the `@`. In a request without other changes. A schedule does not
+    /// delete the snapshot any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,4 +202,41 @@ pub struct SnapshotRollback {
 pub struct SnapshotClone {
     /// `POOL/[PROJECT/]NAME`, in the snapshot's pool.
     pub name: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_reads_as_it_is_written() {
+        for (text, keep) in [
+            ("24", SnapshotKeep::last(24)),
+            (
+                "last=8,hourly=24,daily=7,weekly=4,monthly=12",
+                SnapshotKeep { last: 8, hourly: 24, daily: 7, weekly: 4, monthly: 12 },
+            ),
+            ("daily=255", SnapshotKeep { daily: 255, ..SnapshotKeep::default() }),
+            ("0", SnapshotKeep::default()),
+        ] {
+            assert_eq!(text.parse(), Ok(keep));
+            assert_eq!(keep.to_string(), text);
+        }
+        assert_eq!("last=24".parse(), Ok(SnapshotKeep::last(24)));
+        for wrong in [
+            "",
+            "1001",
+            "last=1001",
+            "hourly=256",
+            "yearly=1",
+            "daily",
+            "daily=",
+            "daily=1,daily=2",
+            "-1",
+            "+1",
+            "daily=+1",
+        ] {
+            assert!(wrong.parse::<SnapshotKeep>().is_err(), "{wrong}");
+        }
+    }
 }

@@ -419,6 +419,10 @@ pub struct PoolImport {
     /// cannot be read.
     #[serde(default)]
     pub force: bool,
+    /// A new name for the pool, from now on. Its iSCSI target and NBD exports have it, too: clients connect to the new
+    /// names. Not with `read_only`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_name: Option<String>,
 }
 
 /// Disks to search for pools.

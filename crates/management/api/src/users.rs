@@ -39,10 +39,13 @@ pub struct UserCreate {
     pub password: String,
 }
 
-/// Changes to a user. Absent fields stay as they are. A new role or password ends all logins of the user.
+/// Changes to a user. Absent fields stay as they are. A new name, role or password ends all logins of the user.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UserSet {
+    /// The new name; only an administrator can change it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// The last administrator keeps the role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Access>,

@@ -1,7 +1,7 @@
 //! Volumes.
 
 use crate::levels::no_level;
-use crate::{Condition, Property, Sync, VolumeSources};
+use crate::{Condition, Property, SnapshotKeep, Sync, VolumeSources};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -40,9 +40,9 @@ pub struct VolumeSpec {
     /// Interval of scheduled snapshots; 0: none.
     #[serde(default)]
     pub snapshot_every_seconds: u32,
-    /// Number of scheduled snapshots to keep; older ones are deleted.
+    /// Which scheduled snapshots are kept.
     #[serde(default)]
-    pub snapshot_keep: u32,
+    pub snapshot_keep: SnapshotKeep,
     /// Names of the hosts and host groups that the volume is mapped to.
     #[serde(default)]
     pub hosts: Vec<String>,
@@ -152,6 +152,10 @@ impl VolumeCreate {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeSet {
+    /// The new name, `POOL/NAME` or `POOL/PROJECT/NAME` in the same pool, in a request without other changes. Clients
+    /// that have it open keep it; NBD clients connect by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// The new size; a volume grows and never shrinks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
@@ -166,9 +170,9 @@ pub struct VolumeSet {
     /// Interval of scheduled snapshots in seconds: 60 (a minute) to 31622400 (366 days); 0: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_every_seconds: Option<u32>,
-    /// Number of scheduled snapshots to keep, 1 to 1000.
+    /// Which scheduled snapshots to keep; replaces all counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub snapshot_keep: Option<u32>,
+    pub snapshot_keep: Option<SnapshotKeep>,
     /// Name or UUID of a service level; `none` for none, also when the project has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,

@@ -7,6 +7,7 @@ use crate::events::Event;
 use crate::hosts::{Host, SessionCommand};
 use crate::levels::Level;
 use crate::projects::{Project, volume_property};
+use crate::rename::Rename;
 use crate::reports::ReportCommand;
 use crate::serve::{Config, Configured, Serve};
 use crate::size::{Resize, Sector, parse_duration, parse_every, parse_resize, parse_sector, parse_size};
@@ -20,7 +21,7 @@ use crate::validate::Validate;
 use crate::{moves, trash};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use forebay_api::{Access, Layout, Property, Sync, VolumeFormat};
+use forebay_api::{Access, Layout, Property, SnapshotKeep, Sync, VolumeFormat};
 use std::path::PathBuf;
 
 /// Crash-safe storage pools, served over NBD and iSCSI.
@@ -412,6 +413,9 @@ pub enum Pool {
         /// Import a pool that another host did not export, or whose log has lost its end. With --read-only also if too many disks are missing
         #[arg(long)]
         force: bool,
+        /// Rename the pool; its iSCSI target and NBD exports get the new name, too
+        #[arg(long = "as", value_name = "NEW", conflicts_with = "read_only")]
+        new_name: Option<String>,
         #[command(flatten)]
         dry_run: DryRun,
         #[command(flatten)]
@@ -508,9 +512,9 @@ pub enum Volume {
         /// Interval between scheduled snapshots, such as 1h; 0 or off for none
         #[arg(long, value_name = "DURATION", value_parser = parse_every, group = "property")]
         snapshot_every: Option<u32>,
-        /// Number of scheduled snapshots to keep, 1 to 1000; the oldest are deleted
-        #[arg(long, value_name = "N", group = "property")]
-        snapshot_keep: Option<u32>,
+        /// Scheduled snapshots to keep: the newest N (1 to 1000), or the newest of each of the last hours, days, weeks and months (UTC), like hourly=24,daily=7,weekly=4,monthly=12; last=N adds the newest N
+        #[arg(long, value_name = "N|TIER=N,...", group = "property")]
+        snapshot_keep: Option<SnapshotKeep>,
         /// Service level, or none; it applies at once
         #[arg(long, value_name = "NAME", group = "property")]
         level: Option<String>,
@@ -532,6 +536,8 @@ pub enum Volume {
         #[command(flatten)]
         dry_run: DryRun,
     },
+    /// Rename a volume while clients use it, also into or out of a project; NBD clients connect by name
+    Rename(Rename),
     /// Convert a volume to another format while clients use it
     Convert {
         /// POOL/NAME or UUID

@@ -292,7 +292,7 @@ impl Session {
                 self.task(call, wait, |task| format!("Group {} is removed from its pool.", task.object))?;
                 Ok(Exit::Ok)
             }
-            Pool::Import { words, read_only, force, dry_run, wait } => {
+            Pool::Import { words, read_only, force, new_name, dry_run, wait } => {
                 let named = words.first().filter(|word| !word.contains('/')).cloned();
                 let disks = self.paths(&words[usize::from(named.is_some())..])?;
                 if disks.is_empty() {
@@ -305,14 +305,15 @@ impl Session {
                         self.client.get(Call::new(Operation::DiskScan).body(&body))?;
                     return self.list(&found.items, show::found);
                 };
-                let body = api::PoolImport { disks, read_only, force };
+                let body = api::PoolImport { disks, read_only, force, new_name };
                 let call = Call::of(Operation::PoolImport, &name).body(&body).dry_run(dry_run.dry_run);
                 if dry_run.dry_run {
                     return self.plan(&self.client.call(call)?);
                 }
                 let task = self.task(call, wait, |task| {
                     let how = if read_only { ", read-only" } else { "" };
-                    format!("Pool {} is imported{how}.", task.object)
+                    let called = body.new_name.as_ref().map_or(String::new(), |new| format!(" as {new}"));
+                    format!("Pool {} is imported{called}{how}.", task.object)
                 });
                 let task = task.map_err(|failure| taken_for_a_name(failure, &name))?;
                 let pool = task.result.and_then(|value| serde_json::from_value::<api::Pool>(value).ok());
@@ -409,6 +410,7 @@ impl Session {
                 dry_run,
             } => {
                 let change = VolumeSet {
+                    name: None,
                     size_bytes: None,
                     sync: sync.map(Into::into),
                     compression,
@@ -434,6 +436,7 @@ impl Session {
                 let change = VolumeSet { size_bytes: Some(bytes), ..VolumeSet::default() };
                 self.volume_change(call, &change, dry_run.dry_run)
             }
+            Volume::Rename(rename) => self.rename("Volume", Operation::VolumeSet, rename),
             Volume::Convert { name, format, dry_run } => {
                 let change = VolumeSet { format: Some(format.into()), ..VolumeSet::default() };
                 self.volume_change(Call::of(Operation::VolumeSet, &name), &change, dry_run.dry_run)

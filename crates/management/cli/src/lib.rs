@@ -49,6 +49,7 @@ pub use disks::DiskModel;
 pub use failure::{Exit, Failure};
 pub use help::document;
 pub use serve::{ChapAlgorithm, NbdTls, ServeOptions};
+pub use tree::command;
 pub use validate::{Validate, ValidateRun, ValidateSize};
 
 use arguments::{Arguments, Noun};
@@ -336,6 +337,9 @@ mod tests {
             "volume set tank/a --snapshot-every 1h --snapshot-keep 24",
             "volume set tank/a --snapshot-every 0 --sync always",
             "volume set tank/a --snapshot-keep 7 --dry-run",
+            "volume set tank/a --snapshot-keep last=8,hourly=24,daily=7,weekly=4,monthly=12",
+            "volume rename tank/a tank/db/a --dry-run",
+            "snapshot rename tank/a@s tank/a@t",
             "snapshot create tank/a@s",
             "snapshot create tank/a@s tank/b@s --dry-run --json",
             "snapshot list",

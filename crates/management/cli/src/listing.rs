@@ -1,7 +1,7 @@
 //! How a list is shown: which of its columns and rows, in which order. The same options for every list, over what its table has.
 //!
 //! A value is compared as a person reads it: sizes, rates, times and percentages by what they amount to, everything else as text. JSON has all of a list,
-//! so these options are refused there, and a program chooses for itself.
+//! so these options are refused there, but for `--limit`, and a program chooses for itself.
 
 use crate::failure::{Exit, Failure};
 use crate::size::{parse_rate, parse_size};
@@ -17,8 +17,6 @@ const FILTER: &str = "filter";
 const OWN_LIMIT: &str = "limit";
 const ROWS: &str = "rows";
 const NO_HEADER: &str = "no-header";
-/// As help shows them, but for `--limit`, which some lists have of their own.
-pub const OPTIONS: [&str; 4] = ["--columns <", "--sort <", "--filter <", "--no-header"];
 /// What a cell has where there is nothing to show.
 const NONE: &str = "-";
 /// Those of two characters first: they begin as the others.
@@ -38,6 +36,14 @@ pub struct Listing {
     no_header: bool,
 }
 
+/// A column to sort by: what begins like another option is one that was meant.
+fn sort_column(text: &str) -> Result<String, String> {
+    match text.starts_with("--") {
+        true => Err(format!("`{text}` is no column; give columns, like name,-size")),
+        false => Ok(text.to_string()),
+    }
+}
+
 /// The options, for a command that lists.
 pub fn options(command: Command) -> Command {
     let value = |name: &'static str, value: &'static str, help: &'static str| {
@@ -53,6 +59,7 @@ pub fn options(command: Command) -> Command {
         .arg(
             value(SORT, "COLUMN,...", "Sort by these columns; `-COLUMN` sorts in descending order")
                 .value_delimiter(',')
+                .value_parser(sort_column)
                 .action(ArgAction::Append)
                 .allow_hyphen_values(true),
         )

@@ -11,7 +11,7 @@ use crate::size::{or_none, parse_every, parse_iops, parse_rate, parse_size, show
 use crate::table::Cell;
 use clap::{ArgGroup, Args, Subcommand};
 use forebay_api as api;
-use forebay_api::{Operation, ProjectCreate, ProjectSet, Property, Source, show_size};
+use forebay_api::{Operation, ProjectCreate, ProjectSet, Property, SnapshotKeep, Source, show_size};
 
 #[derive(Subcommand, Debug)]
 pub enum Project {
@@ -74,9 +74,9 @@ pub struct Properties {
     /// Interval between scheduled snapshots of all volumes at one moment, such as 1h; 0 or off for none
     #[arg(long, value_name = "DURATION", value_parser = parse_every)]
     snapshot_every: Option<u32>,
-    /// Number of scheduled snapshots to keep per volume, 1 to 1000
-    #[arg(long, value_name = "N")]
-    snapshot_keep: Option<u32>,
+    /// Scheduled snapshots to keep of each volume: the newest N (1 to 1000), or the newest of each of the last hours, days, weeks and months (UTC), like hourly=24,daily=7,weekly=4,monthly=12; last=N adds the newest N
+    #[arg(long, value_name = "N|TIER=N,...")]
+    snapshot_keep: Option<SnapshotKeep>,
     /// Block size of new volumes, a power of two from 4K to 128K
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     block_size: Option<u64>,

@@ -3,6 +3,7 @@
 use crate::arguments::DryRun;
 use crate::client::Call;
 use crate::commands::{Outcome, Session};
+use crate::failure::{Exit, Failure};
 use clap::Args;
 use forebay_api::Operation;
 use serde_json::json;
@@ -11,10 +12,25 @@ use serde_json::json;
 pub struct Rename {
     /// Its name or UUID
     name: String,
-    /// The new name
+    /// The new name: of a volume POOL/[PROJECT/]NAME in the same pool, of a snapshot the part after the @
     new: String,
     #[command(flatten)]
     dry_run: DryRun,
+}
+
+impl Rename {
+    /// Of a snapshot: what follows the `@` in the new name, which may stand alone.
+    pub fn of_snapshot(mut self) -> Result<Rename, Failure> {
+        let Some((volume, new)) = self.new.split_once('@') else { return Ok(self) };
+        if self.name.split_once('@').is_none_or(|(of, _)| of != volume) {
+            let detail = format!("the new name is of volume {volume}, and a snapshot stays with its volume");
+            return Err(
+                Failure::new(Exit::Usage, detail, "Give only the part after the @.").object(self.name)
+            );
+        }
+        self.new = new.into();
+        Ok(self)
+    }
 }
 
 impl Session {
@@ -26,6 +42,8 @@ impl Session {
         if dry_run.dry_run {
             return self.plan(&answer);
         }
-        self.changed(&answer.parse::<serde_json::Value>()?, format!("{what} {name} is now named {new}."))
+        let answer = answer.parse::<serde_json::Value>()?;
+        let new = answer["name"].as_str().unwrap_or(&new).to_string();
+        self.changed(&answer, format!("{what} {name} is now named {new}."))
     }
 }

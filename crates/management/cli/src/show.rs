@@ -12,7 +12,7 @@ use crate::table::{Cell, Tone, colour, render};
 use forebay_api::{
     Bookmark, Condition, Disk, DiskState, Event, Host, HostGroup, Mapping, MoveLeft, Plan, Pool, PoolFound,
     PoolSpeed, PoolState, PoolStatus, PoolTrimmed, Rebuild, Receive, Role, Session, Severity, Snapshot,
-    Source, Task, TaskState, Token, TrashedVolume, Volume, VolumeReclaimed, VolumeSpec,
+    SnapshotKeep, Source, Task, TaskState, Token, TrashedVolume, Volume, VolumeReclaimed, VolumeSpec,
 };
 use forebay_api::{show_duration, show_size};
 use health::{schedule_words, scrub_words};
@@ -473,10 +473,13 @@ fn snapshot_schedule(spec: &VolumeSpec) -> String {
     schedule_in_words(spec.snapshot_every_seconds, spec.snapshot_keep)
 }
 
-pub fn schedule_in_words(every_seconds: u32, keep: u32) -> String {
+pub fn schedule_in_words(every_seconds: u32, keep: SnapshotKeep) -> String {
     match every_seconds {
         0 => "-".into(),
-        seconds => format!("every {}, {keep} kept", show_duration(seconds)),
+        seconds if keep == SnapshotKeep::last(keep.last) => {
+            format!("every {}, {keep} kept", show_duration(seconds))
+        }
+        seconds => format!("every {}, kept {keep}", show_duration(seconds)),
     }
 }
 

@@ -135,6 +135,15 @@ pub fn parse_duration(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("`{text}` is not a duration; write a number with s, m, h or d, like 90d"))
 }
 
+/// Seconds since 1970 as they are written, or of what [`parse_moment`] reads. A number that is not positive counts from now.
+pub fn parse_seconds(text: &str) -> Result<i64, String> {
+    match text.parse() {
+        Ok(seconds) => Ok(seconds),
+        // Some write `-5m`, since the number of seconds has a sign, too.
+        Err(_) => Ok((parse_moment(text.strip_prefix('-').unwrap_or(text))? / 1000) as i64),
+    }
+}
+
 /// Milliseconds since 1970 of `12h` ago or of `2026-11-20T17:04:05` (UTC), of which the seconds and the time may be missing.
 pub fn parse_moment(text: &str) -> Result<u64, String> {
     let wrong = || {

@@ -6,6 +6,7 @@ use crate::arguments::{BestEffort, DryRun, Yes};
 use crate::client::Call;
 use crate::commands::{Outcome, Session, of_pool};
 use crate::failure::{Exit, Failure, printable};
+use crate::rename::Rename;
 use crate::size::{parse_duration, show_time};
 use crate::{show, streams};
 use clap::{ArgAction, Subcommand};
@@ -76,6 +77,8 @@ pub enum Snapshot {
         #[command(flatten)]
         dry_run: DryRun,
     },
+    /// Rename a snapshot
+    Rename(Rename),
     /// Change a snapshot's properties
     Set {
         /// POOL/VOLUME@NAME or UUID
@@ -218,6 +221,9 @@ impl Session {
             Snapshot::Release { name, dry_run } => {
                 let change = SnapshotSet { held: Some(false), ..SnapshotSet::default() };
                 self.snapshot_change(&name, &change, dry_run)
+            }
+            Snapshot::Rename(rename) => {
+                self.rename("Snapshot", Operation::SnapshotSet, rename.of_snapshot()?)
             }
             Snapshot::Set { name, template, retain, yes, dry_run } => {
                 let change = SnapshotSet { template, retain_seconds: retain, ..SnapshotSet::default() };

@@ -7,7 +7,7 @@ use crate::failure::{Exit, Failure, printable};
 use crate::listing::{self, Shown};
 use crate::rename::Rename;
 use crate::show;
-use crate::size::show_time;
+use crate::size::{parse_seconds, show_time};
 use crate::table::{Cell, colour};
 use clap::{Args, Subcommand, ValueEnum};
 use forebay_api::{self as api, HeatMap, Operation, StatisticAnswer, StatisticLine, show_in_unit};
@@ -52,11 +52,11 @@ pub enum Stat {
 pub struct Question {
     /// Statistic, as layer.noun and brackets: [dim] breaks down, [dim=value] and [dim!=value] filter
     expression: String,
-    /// Start, in seconds since 1970; 0 or a negative number counts from now
-    #[arg(long, value_name = "SECONDS", default_value_t = -300, allow_negative_numbers = true)]
+    /// Start: how long ago (15m), a date and time in UTC (2026-11-20T17:04), or seconds since 1970, where a negative number counts from now
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "-300")]
     from: i64,
-    /// End, in the same format
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, allow_negative_numbers = true)]
+    /// End, in the same format; 0 is now
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "0")]
     to: i64,
     /// Length of a step in seconds [default: one that fits]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]

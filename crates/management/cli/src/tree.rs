@@ -23,6 +23,7 @@ const LISTS: &[&str] = &["list", "trash", "moves", "receives"];
 /// Nouns whose lists are no tables.
 const NO_TABLES: &[&str] = &["alert", "event", "validate"];
 
+/// All commands with their options.
 pub fn command() -> Command {
     let mut root = Arguments::command();
     for (noun, other) in NOUN_ALIASES {
@@ -58,7 +59,9 @@ pub fn mistake(error: &clap::Error) -> Failure {
     let text = error.to_string();
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let is_said = |line: &&&str| !line.starts_with("Usage:") && !line.starts_with("For more information");
-    let tips: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("tip: ")).collect();
+    // What is no option of a command is seldom meant as a value of it.
+    let tips = lines.iter().filter_map(|line| line.strip_prefix("tip: "));
+    let tips: Vec<&str> = tips.filter(|tip| !tip.starts_with("to pass ")).collect();
     let said: Vec<&str> =
         lines.iter().filter(is_said).filter(|line| !line.starts_with("tip: ")).copied().collect();
     let said = said.join(" ");
@@ -75,6 +78,14 @@ pub fn mistake(error: &clap::Error) -> Failure {
             format!("{option}: {source}")
         }
         _ => said.to_string(),
+    };
+    // What the parser's own types say of numbers.
+    let detail = match detail
+        .split_once(" is not in ")
+        .and_then(|(value, range)| Some((value, range.split_once("..=")?)))
+    {
+        Some((value, (least, most))) => format!("{value} is not between {least} and {most}"),
+        None => detail.replace("invalid digit found in string", "not a whole number"),
     };
     let remedy = match (tips.is_empty(), usage) {
         (false, _) => tips.join("; "),

@@ -5,6 +5,7 @@ use crate::client::Call;
 use crate::commands::{Outcome, Session};
 use crate::failure::printable;
 use crate::listing::{self, Shown};
+use crate::rename::Rename;
 use crate::secret;
 use crate::show::word;
 use crate::size::show_time;
@@ -52,6 +53,8 @@ pub enum User {
         #[command(flatten)]
         dry_run: DryRun,
     },
+    /// Rename a user; this ends all logins of the user
+    Rename(Rename),
     /// Delete a user; this ends all logins of the user
     Delete {
         /// Name or UUID
@@ -104,7 +107,7 @@ impl Session {
                     true => Some(secret::read(password_file, "the user's new password", PASSWORD_FILE)?),
                     false => None,
                 };
-                let body = UserSet { role: role.map(Into::into), password, old_password: None };
+                let body = UserSet { role: role.map(Into::into), password, ..UserSet::default() };
                 let call = Call::of(Operation::UserSet, &name).body(&body).dry_run(dry_run.dry_run);
                 let answer = self.client.call(call)?;
                 if dry_run.dry_run {
@@ -114,6 +117,7 @@ impl Session {
                     println!("User {} is changed.", printable(&user.name));
                 })
             }
+            User::Rename(rename) => self.rename("User", Operation::UserSet, rename),
             User::Delete { name, dry_run } => {
                 let call = Call::of(Operation::UserDelete, &name).dry_run(dry_run.dry_run);
                 let answer = self.client.call(call)?;

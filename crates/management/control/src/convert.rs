@@ -387,7 +387,7 @@ fn volume_with(
             compression: volume.compression.to_string(),
             format: format(volume.format),
             snapshot_every_seconds: volume.schedule.every_seconds,
-            snapshot_keep: volume.schedule.keep,
+            snapshot_keep: snapshot_keep(volume.schedule.keep),
             hosts,
             level,
             sources: api::VolumeSources {
@@ -476,6 +476,16 @@ fn said<T>(value: &Option<T>) -> api::Source {
     if value.is_some() { api::Source::Own } else { api::Source::Default }
 }
 
+pub fn snapshot_keep(keep: engine::SnapshotKeep) -> api::SnapshotKeep {
+    let engine::SnapshotKeep { last, hourly, daily, weekly, monthly } = keep;
+    api::SnapshotKeep { last, hourly, daily, weekly, monthly }
+}
+
+pub fn snapshot_keep_in(keep: api::SnapshotKeep) -> engine::SnapshotKeep {
+    let api::SnapshotKeep { last, hourly, daily, weekly, monthly } = keep;
+    engine::SnapshotKeep { last, hourly, daily, weekly, monthly }
+}
+
 /// With what is known of its hosts and level.
 pub fn project(project: &engine::ProjectInfo, known: &Known) -> api::Project {
     let content = &known.hosts;
@@ -495,7 +505,7 @@ pub fn project(project: &engine::ProjectInfo, known: &Known) -> api::Project {
             sync: sync(properties.sync.unwrap_or_default()),
             compression: properties.compression.unwrap_or_default().to_string(),
             snapshot_every_seconds: schedule.every_seconds,
-            snapshot_keep: schedule.keep,
+            snapshot_keep: snapshot_keep(schedule.keep),
             block_size_bytes: properties.block_size.unwrap_or(api::VolumeCreate::BLOCK_SIZE_DEFAULT),
             format: format(properties.format.unwrap_or_default()),
             quota_bytes: properties.quota,

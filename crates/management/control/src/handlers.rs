@@ -18,6 +18,7 @@ pub mod others;
 pub mod pools;
 pub mod projects;
 pub mod reclaim;
+pub mod rename;
 pub mod reports;
 pub mod sessions;
 pub mod snapshots;

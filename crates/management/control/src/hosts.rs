@@ -171,8 +171,8 @@ pub struct Here {
     pub volumes: HashMap<String, (String, String)>,
     /// Volumes of which moves have left something.
     pub left: HashSet<String>,
-    /// Projects of the pool that came; nothing where they are not known.
-    pub projects: Option<HashSet<String>>,
+    /// Projects of the pool that came, with their names, `POOL/PROJECT`; nothing where they are not known.
+    pub projects: Option<HashMap<String, String>>,
 }
 
 impl Default for Content {
@@ -283,10 +283,11 @@ impl Content {
     /// dropped, and what projects of it say that are no more.
     pub fn follow(&mut self, here: &Here, came: Option<&str>) {
         for mapping in &mut self.mappings {
-            if let Some((pool, name)) =
-                here.volumes.get(&mapping.volume).filter(|(pool, _)| *pool != mapping.pool)
-            {
-                mapping.follow(pool.clone(), name.clone());
+            match here.volumes.get(&mapping.volume) {
+                Some((pool, name)) if *pool != mapping.pool => mapping.follow(pool.clone(), name.clone()),
+                // The pool may have another name, and its target with it.
+                Some((_, name)) => mapping.volume_name.clone_from(name),
+                None => {}
             }
         }
         let has_come = |pools: &[&str]| {
@@ -302,8 +303,19 @@ impl Content {
         });
         self.moving.retain(|one| here.left.contains(&one.volume) || !has_come(&[&one.from, &one.to]));
         if let Some(projects) = &here.projects {
-            self.projects.retain(|entry| Some(&*entry.pool) != came || projects.contains(&entry.project));
+            self.projects.retain(|entry| Some(&*entry.pool) != came || projects.contains_key(&entry.project));
+            for entry in &mut self.projects {
+                if let Some(name) = projects.get(&entry.project).filter(|_| Some(&*entry.pool) == came) {
+                    entry.name.clone_from(name);
+                }
+            }
         }
+    }
+
+    /// A volume has another name, `POOL/[PROJECT/]NAME`.
+    pub fn rename_volume(&mut self, volume: &str, name: &str) {
+        let own = self.mappings.iter_mut().filter(|mapping| mapping.volume == volume);
+        own.for_each(|mapping| mapping.volume_name = name.into());
     }
 
     /// After the destruction of a pool: its volumes are gone, but for those that may have moved to another one.

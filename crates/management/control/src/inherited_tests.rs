@@ -257,7 +257,7 @@ fn entries_go_with_what_they_are_about() {
     let mut unknown = content.clone();
     unknown.follow(&Here::default(), Some("tank"));
     assert_eq!(unknown, content);
-    let here = Here { projects: Some(["x".to_string()].into()), ..Here::default() };
+    let here = Here { projects: Some([("x".to_string(), "tank/x".to_string())].into()), ..Here::default() };
     content.follow(&here, Some("tank"));
     assert_eq!(named(&content), [r#"x ["c"]"#, r#"y ["c"]"#]);
     // Who says nothing has nothing in the file.

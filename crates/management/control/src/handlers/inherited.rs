@@ -122,6 +122,30 @@ pub fn returns_in_words(shared: &Shared, heir: &Heir) -> Result<Vec<String>, Pro
     Ok(told.iter().map(ToString::to_string).collect())
 }
 
+/// Refuses a new name, `POOL/[PROJECT/]NAME`, with which a volume would be mapped to other hosts.
+pub async fn rename_check(shared: &Shared, volume: &VolumeInfo, name: &str) -> Result<(), Problem> {
+    let (pool, within) = rules::volume_name(name)?;
+    let project = match rules::projects::project_of(within) {
+        // One that is not there the engine refuses, in its own words.
+        Some(project) => shared.engine.project(&format!("{pool}/{project}")).await.ok().map(|there| there.id),
+        None => None,
+    };
+    if volume.sources.hosts == Source::Own || project == volume.project_id {
+        return Ok(());
+    }
+    let project = project.map(|project| project.to_string());
+    let heir = Heir { project, ..heir_of(shared, volume).await? };
+    let gains = returns_in_words(shared, &heir)?;
+    if gains.is_empty() {
+        return Ok(());
+    }
+    let object = format!("{}/{}", volume.pool, volume.name);
+    let detail = format!("it inherits its hosts, and with this name they would differ: {}", gains.join("; "));
+    Err(Problem::new(Code::Conflict, detail).object(&object).field("name").remedy(format!(
+        "Give the volume its own hosts first, with `forebay volume map {object} --host HOST`."
+    )))
+}
+
 /// What there is to say of a volume that comes back under this name, and may have hosts of its own: those are forgotten.
 pub async fn restored_in_words(shared: &Shared, name: &str) -> Result<String, Problem> {
     let gains = gains_in_words(shared, name).await?;

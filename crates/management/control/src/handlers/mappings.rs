@@ -20,7 +20,7 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use forebay_api as api;
 use forebay_api::{Code, HostCreate, MappingCreate, Operation, Problem, Volume, VolumeCreate};
-use forebay_pool::{ErrorKind, PoolStatus, Setting, Source, VolumeChange, VolumeInfo};
+use forebay_pool::{ErrorKind, PoolStatus, ProjectInfo, Setting, Source, VolumeChange, VolumeInfo};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -454,7 +454,8 @@ pub async fn pool_came(shared: &Arc<Shared>, pool: &PoolStatus) -> Result<(), Pr
     let _turn = shared.volume_turn.lock().await;
     let (mut here, came) = (here(shared).await, pool.id.to_string());
     let projects = shared.engine.projects(Some(&pool.name)).await;
-    here.projects = projects.ok().map(|all| all.iter().map(|project| project.id.to_string()).collect());
+    let named = |project: ProjectInfo| (project.id.to_string(), format!("{}/{}", project.pool, project.name));
+    here.projects = projects.ok().map(|all| all.into_iter().map(named).collect());
     carrier::came(shared, pool).await;
     let follow = move |content: &mut Content| {
         content.follow(&here, Some(&came));

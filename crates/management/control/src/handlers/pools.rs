@@ -4,7 +4,7 @@
 //! and again afterwards: see [`crate::configuration`].
 
 use super::sessions::users;
-use super::{calibrate, disks, mappings, told};
+use super::{calibrate, disks, mappings, thresholds, told};
 use crate::configuration::{Remembered, Unsettled};
 use crate::filling::THRESHOLDS;
 use crate::hosts::Uncounted;
@@ -142,15 +142,7 @@ pub async fn create(
             .remedy("Choose another name.")
             .into());
     }
-    let target = target_name(&request.name);
-    if let Some(other) = all(&shared).await.iter().find(|pool| target_name(&pool.name) == target) {
-        let detail = format!("its iSCSI target would be {target}, which pool {} has", other.name);
-        return Err(Problem::new(Code::Conflict, detail)
-            .object(request.name)
-            .field("name")
-            .remedy("Choose a name that differs from that one in more than upper and lower case.")
-            .into());
-    }
+    check_target(&request.name, "name", &all(&shared).await)?;
     if ask.dry_run {
         let sizes = shared.engine.pool_create_check(spec_of(&shared, &request)).await?;
         let mut changes = vec![format!(
@@ -180,6 +172,42 @@ pub async fn create(
     }
     let name = request.name.clone();
     accepted(shared.tasks.start("pool.create", &name, create_now(shared.clone(), request, who.name)))
+}
+
+/// Refuses a name with which a pool would have the iSCSI target of one of these.
+fn check_target(name: &str, field: &str, others: &[Pool]) -> Result<(), Problem> {
+    let target = target_name(name);
+    let Some(other) = others.iter().find(|pool| target_name(&pool.name) == target) else { return Ok(()) };
+    let detail = format!("its iSCSI target would be {target}, which pool {} has", other.name);
+    Err(Problem::new(Code::Conflict, detail)
+        .object(name)
+        .field(field)
+        .remedy("Choose a name that differs from that one in more than upper and lower case."))
+}
+
+/// Refuses a new name for the pool `name` that another one has, imported or not, or with which thresholds would measure nothing any more.
+async fn check_renamed(shared: &Shared, name: &str, request: &PoolImport) -> Result<(), Problem> {
+    let Some(new) = &request.new_name else { return Ok(()) };
+    rules::name("new_name", new)?;
+    if request.read_only {
+        let detail = "a pool that is imported read-only keeps its name: nothing is written to its disks";
+        return Err(rules::invalid("new_name", detail.into(), "Leave out one of the two."));
+    }
+    let found = shared.engine.pool_scan(request.disks.clone()).await;
+    let own = found.iter().find(|pool| pool.name == name || pool.id.to_string() == name);
+    let is_own = |pool: &Pool| own.is_some_and(|own| own.id.to_string() == pool.id);
+    let others: Vec<Pool> = all(shared).await.into_iter().filter(|pool| !is_own(pool)).collect();
+    if others.iter().any(|pool| pool.name == *new) {
+        return Err(Problem::new(Code::Conflict, "another pool has this name")
+            .object(new.as_str())
+            .field("new_name")
+            .remedy("Choose another name; `forebay pool list` shows them."));
+    }
+    check_target(new, "new_name", &others)?;
+    match own.filter(|own| own.name != *new && others.iter().all(|pool| pool.name != own.name)) {
+        Some(own) => thresholds::check_pool_unnamed(shared, &own.name),
+        None => Ok(()),
+    }
 }
 
 /// For the daemon's own use: creates a pool and waits.
@@ -283,21 +311,28 @@ pub async fn import(
     Input(request): Input<PoolImport>,
 ) -> Answered {
     rules::disks("disks", &request.disks)?;
-    if let Some(pool) =
-        shared.engine.pools().await.iter().find(|p| p.name == name || p.id.to_string() == name)
-    {
-        return Err(Problem::new(Code::Conflict, "the pool is imported already")
+    // With another name it may be another pool that is meant: its disks say so.
+    let is_it =
+        |pool: &&PoolStatus| pool.id.to_string() == name || (pool.name == name && request.new_name.is_none());
+    if let Some(pool) = shared.engine.pools().await.iter().find(is_it) {
+        let other = format!("`forebay pool import UUID {} --as NEW`", crate::alerts::words(&request.disks));
+        return Err(Problem::new(Code::Conflict, "a pool with this name is imported already")
             .object(pool.name.as_str())
-            .remedy("`forebay pool status NAME` shows it.")
+            .remedy(format!(
+                "`forebay pool status {}` shows it. If these disks are of another pool: {other}.",
+                pool.name
+            ))
             .into());
     }
+    check_renamed(&shared, &name, &request).await?;
     writable(&shared).await?;
     if ask.dry_run {
         let found = shared.engine.pool_scan(request.disks.clone()).await;
         let pool = found.iter().find(|pool| pool.name == name || pool.id.to_string() == name);
         let pool = pool.ok_or_else(|| not_found_on(&name, &request.disks, &found))?;
+        let called = request.new_name.as_ref().map_or(String::new(), |new| format!(" as {new}"));
         let mut changes =
-            vec![format!("The pool is imported from {}.", disks_in_words(pool.disks_found.len()))];
+            vec![format!("The pool is imported{called} from {}.", disks_in_words(pool.disks_found.len()))];
         if pool.disks_missing > 0 {
             changes.push(format!("Missing: {}.", disks_in_words(pool.disks_missing)));
         }
@@ -319,7 +354,7 @@ pub async fn import(
     }
     let object = name.clone();
     let import = Import { read_only: request.read_only, force: request.force };
-    let work = import_now(shared.clone(), name, request.disks, import);
+    let work = import_as(shared.clone(), name, request.disks, import, request.new_name);
     accepted(shared.tasks.start("pool.import", &object, work))
 }
 
@@ -353,7 +388,18 @@ async fn import_now(
     disks: Vec<String>,
     import: Import,
 ) -> Result<Option<serde_json::Value>, Problem> {
-    let status = shared.engine.pool_import(&name, disks, import).await.map_err(convert::problem)?;
+    import_as(shared, name, disks, import, None).await
+}
+
+async fn import_as(
+    shared: Arc<Shared>,
+    name: String,
+    disks: Vec<String>,
+    import: Import,
+    new_name: Option<String>,
+) -> Result<Option<serde_json::Value>, Problem> {
+    let imported = shared.engine.pool_import_as(&name, disks, import, new_name);
+    let status = imported.await.map_err(convert::problem)?;
     remember_imported(&shared, &status, import).await?;
     result(&status)
 }

@@ -141,25 +141,37 @@ pub async fn set(
     Path(name): Path<String>,
     ask: Ask,
     headers: HeaderMap,
-    Input(request): Input<SnapshotSet>,
+    Input(mut request): Input<SnapshotSet>,
 ) -> Answered {
     let _turn = shared.volume_turn.lock().await;
     let info = shared.engine.snapshot(&name).await?;
     let before = convert::snapshot(&info);
     check(&headers, &before)?;
     shared.engine.pool_changeable(&before.status.pool).await?;
+    let name = request.name.take();
+    if name.is_some() {
+        super::rename::check_alone(&request)?;
+    }
     let change = SnapshotChange {
         held: request.held.filter(|&held| held != before.spec.held),
         template: request.template.filter(|&template| template != before.spec.template),
         retain_seconds: rules::retain(request.retain_seconds)?,
     };
     rules::lengthen(&info, change.retain_seconds, WallTime(crate::events::now_unix_ms()))?;
-    let changes = in_words(change);
+    let mut changes = in_words(change);
+    let name = name.filter(|name| *name != info.name);
+    changes.extend(name.as_ref().map(|name| format!("renamed to {}@{name}", before.spec.volume)));
     if ask.dry_run {
+        if let Some(name) = &name {
+            shared.engine.snapshot_rename_check(&before.id, name).await?;
+        }
         return plan("snapshot.set", &before.name, changes);
     }
     if change != SnapshotChange::default() {
-        shared.engine.snapshot_set(&before.name, change).await?;
+        shared.engine.snapshot_set(&before.id, change).await?;
+    }
+    if let Some(name) = &name {
+        shared.engine.snapshot_rename(&before.id, name).await?;
     }
     for what in changes {
         told(&shared, &who, "snapshot.changed", &before.name, &what);

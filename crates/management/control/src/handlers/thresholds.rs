@@ -71,10 +71,25 @@ fn now(shared: &Shared, name: &str) -> Result<(api::Threshold, String), Problem>
 
 /// Refuses to rename what thresholds name: they would never be crossed again, and raise no alert.
 pub fn check_unnamed(shared: &Shared, dimension: Dimension, name: &str) -> Result<(), Problem> {
+    check_named(shared, name, |of, value| of == dimension && value == name)
+}
+
+/// The same of a pool and all that is in it.
+pub fn check_pool_unnamed(shared: &Shared, pool: &str) -> Result<(), Problem> {
+    let is_in =
+        |value: &str| value.strip_prefix(pool).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    check_named(shared, pool, |of, value| of != Dimension::Client && of != Dimension::Level && is_in(value))
+}
+
+fn check_named(
+    shared: &Shared,
+    name: &str,
+    is_meant: impl Fn(Dimension, &str) -> bool,
+) -> Result<(), Problem> {
     let content = shared.thresholds.content();
     let names_it = |one: &&Threshold| {
         let expression = Expression::parse(&one.spec.expression);
-        let is_it = |part: &Part| matches!(part, Part::Is(of, value) | Part::IsNot(of, value) if *of == dimension && value == name);
+        let is_it = |part: &Part| matches!(part, Part::Is(of, value) | Part::IsNot(of, value) if is_meant(*of, value));
         expression.is_ok_and(|expression| expression.parts.iter().any(is_it))
     };
     let names: Vec<String> = content.thresholds.iter().filter(names_it).map(|one| one.name.clone()).collect();

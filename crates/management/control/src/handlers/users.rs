@@ -108,10 +108,26 @@ pub async fn set(
             .remedy("Ask a user with role admin.")
             .into());
     }
-    let role = request.role.unwrap_or(user.role);
+    let renamed = request.name.filter(|name| *name != user.name);
+    if let Some(name) = &renamed {
+        rules::name("name", name)?;
+        if who.access < Access::Admin {
+            return Err(Problem::new(Code::Forbidden, "only an administrator can rename a user")
+                .field("name")
+                .remedy("Ask a user with role admin.")
+                .into());
+        }
+    }
+    let (role, name) = (request.role.unwrap_or(user.role), renamed.clone());
     let change = move |content: &mut Content, id: &str, password: Option<String>| {
         let user = content.find_mut(id)?;
-        user.role = role;
+        // What was not asked for is as it is by now.
+        if request.role.is_some() {
+            user.role = role;
+        }
+        if let Some(name) = &name {
+            user.name.clone_from(name);
+        }
         if let Some(password) = password {
             user.password = password;
         }
@@ -119,10 +135,14 @@ pub async fn set(
     };
     shared.users.plan(|content| change(content, &user.id, None))?;
     if ask.dry_run {
+        let renamed = renamed.map(|name| format!("The user is renamed to {name}."));
         let role = request.role.map(|role| format!("The role is set to {}.", role.name()));
         let password = request.password.map(|_| "The password is replaced.".to_string());
-        let ends = (role.is_some() || password.is_some()).then(|| "All logins of the user end.".to_string());
-        return plan("user.set", &user.name, role.into_iter().chain(password).chain(ends).collect());
+        let mut changes: Vec<String> = [renamed, role, password].into_iter().flatten().collect();
+        if !changes.is_empty() {
+            changes.push("All logins of the user end.".into());
+        }
+        return plan("user.set", &user.name, changes);
     }
     if request.password.is_some()
         && is_himself(&who, &user)
@@ -134,18 +154,18 @@ pub async fn set(
         Some(password) => Some(shared.passwords.hash(password).await?),
         None => None,
     };
-    let is_changed = password.is_some() || role != user.role;
-    let what = match (password.is_some(), role != user.role) {
-        (true, true) => format!("password replaced and role set to {}", role.name()),
-        (true, false) => "password replaced".into(),
-        _ => format!("role set to {}", role.name()),
-    };
-    let (by, id) = (shared.clone(), user.id.clone());
+    let changes = [
+        renamed.map(|name| format!("renamed to {name}")),
+        password.as_ref().map(|_| "password replaced".into()),
+        (role != user.role).then(|| format!("role set to {}", role.name())),
+    ];
+    let changes: Vec<String> = changes.into_iter().flatten().collect();
+    let (before, by, id) = (user.name.clone(), shared.clone(), user.id.clone());
     let user = blocking(move || by.users.change(|content| change(content, &id, password))).await?;
-    if is_changed {
+    if !changes.is_empty() {
         shared.logins().end_all_of(&user.id);
         shared.admissions_changed();
-        told(&shared, &who, "user.changed", &user.name, &what);
+        told(&shared, &who, "user.changed", &before, &changes.join(", "));
     }
     ok(&user.shown())
 }

@@ -5,7 +5,7 @@
 //! are one step.
 
 use super::sessions::users;
-use super::{bookmarks, hosts, inherited, levels, mappings, pools, told};
+use super::{bookmarks, hosts, inherited, levels, mappings, pools, rename, told};
 use crate::events::now_unix_ms;
 use crate::hosts::Content;
 use crate::request::{
@@ -181,7 +181,7 @@ pub async fn set(
     Path(name): Path<String>,
     ask: Ask,
     headers: HeaderMap,
-    Input(request): Input<VolumeSet>,
+    Input(mut request): Input<VolumeSet>,
 ) -> Answered {
     let _turn = shared.volume_turn.lock().await;
     let info = shared.engine.volume(&name).await?;
@@ -189,6 +189,10 @@ pub async fn set(
     let before = convert::volume(&info, &known);
     check(&headers, &before)?;
     changeable(&shared, &before).await?;
+    if let Some(name) = request.name.take() {
+        rename::check_alone(&request)?;
+        return rename::volume(&shared, &who, &ask, &info, name).await;
+    }
     let change = rules::projects::volume_change(&info, &request, &known.levels)?;
     let size = request.size_bytes.filter(|&size| size != before.spec.size_bytes);
     let mut changes = Vec::new();
@@ -249,7 +253,7 @@ pub async fn set(
     for what in changes {
         told(&shared, &who, "volume.changed", &before.name, &what);
     }
-    let volume = find(&shared, &before.name).await?;
+    let volume = find(&shared, &before.id).await?;
     Ok(tagged(json(StatusCode::OK, &volume), &etag(&volume)))
 }
 
@@ -367,7 +371,7 @@ mod tests {
                 compression: "lz4".into(),
                 format: Default::default(),
                 snapshot_every_seconds: 0,
-                snapshot_keep: 0,
+                snapshot_keep: Default::default(),
                 hosts: Vec::new(),
                 level: "none".into(),
                 sources: Default::default(),
@@ -402,7 +406,7 @@ mod tests {
         written.status.snapshots = 1;
         assert_eq!(etag(&before), etag(&written));
         let mut scheduled = volume();
-        scheduled.spec.snapshot_keep = 24;
+        scheduled.spec.snapshot_keep.last = 24;
         assert_ne!(etag(&before), etag(&scheduled));
         let mut inheriting = volume();
         inheriting.spec.sources.sync = forebay_api::Source::Project;

@@ -279,7 +279,7 @@ mod tests {
     use super::super::tests::field;
     use super::*;
     use crate::access::tests::volume;
-    use forebay_api::Sync;
+    use forebay_api::{SnapshotKeep, Sync};
     use forebay_pool::SnapshotSchedule;
 
     #[test]
@@ -359,19 +359,24 @@ mod tests {
             field(create(&ProjectCreate { block_size_bytes: Some(512), ..bare.clone() })),
             "block_size_bytes"
         );
-        let said = ProjectCreate { snapshot_keep: Some(3), block_size_bytes: Some(65536), ..hourly };
+        let said = ProjectCreate {
+            snapshot_keep: Some(SnapshotKeep::last(3)),
+            block_size_bytes: Some(65536),
+            ..hourly
+        };
         let now = create(&said).unwrap();
-        let schedule = SnapshotSchedule { every_seconds: 3600, keep: 3 };
+        let last = |last| convert::snapshot_keep_in(SnapshotKeep::last(last));
+        let schedule = SnapshotSchedule { every_seconds: 3600, keep: last(3) };
         assert_eq!((now.schedule, now.block_size, now.sync), (Some(schedule), Some(65536), None));
         let asked = ProjectSet {
             sync: Some(Sync::Always),
-            snapshot_keep: Some(9),
+            snapshot_keep: Some(SnapshotKeep::last(9)),
             block_size_bytes: Some(65536),
             inherit: vec![Property::Compression, Property::Format],
             ..ProjectSet::default()
         };
         let change = project_change(&now, &asked).unwrap();
-        let schedule = Setting::Own(SnapshotSchedule { keep: 9, ..schedule });
+        let schedule = Setting::Own(SnapshotSchedule { keep: last(9), ..schedule });
         let sync = Setting::Own(SyncPolicy::Always);
         assert_eq!(change, ProjectChange { sync, schedule, ..ProjectChange::default() });
         assert_eq!(project_change_in_words(&change).len(), 2);

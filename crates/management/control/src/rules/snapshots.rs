@@ -3,7 +3,8 @@
 //! The loss of a held snapshot is a conflict and not `unsafe`: no flag overrides it, it has to be released.
 
 use super::{invalid, shown};
-use forebay_api::{Code, Problem, SnapshotCreate, show_duration};
+use crate::convert;
+use forebay_api::{Code, Problem, SnapshotCreate, SnapshotKeep, show_duration};
 use forebay_base::WallTime;
 use forebay_pool::{SnapshotInfo, SnapshotSchedule, VolumeInfo, utc};
 use std::ops::RangeInclusive;
@@ -13,8 +14,6 @@ const NAME_BYTES_MAX: usize = 100;
 const GROUP_MAX: usize = 256;
 /// From a minute, in which an unused snapshot costs more than it is worth, to a leap year.
 const EVERY_SECONDS: RangeInclusive<u32> = 60..=366 * 24 * 3600;
-/// Each is a dataset of the pool.
-const KEEP: RangeInclusive<u32> = 1..=1000;
 /// A hundred years.
 const RETAIN_SECONDS: RangeInclusive<u64> = 1..=100 * 365 * 24 * 3600;
 /// Names in a message; there may be hundreds.
@@ -174,18 +173,19 @@ pub fn counted(snapshots: u32) -> String {
     if snapshots == 1 { "1 snapshot".into() } else { format!("{snapshots} snapshots") }
 }
 
-/// The schedule that is asked for, if one is: how often, and how many are kept.
+/// The schedule that is asked for, if one is: how often, and which are kept.
 pub fn schedule(
     before: SnapshotSchedule,
     every: Option<u32>,
-    keep: Option<u32>,
+    keep: Option<SnapshotKeep>,
 ) -> Result<Option<SnapshotSchedule>, Problem> {
     if (every, keep) == (None, None) {
         return Ok(None);
     }
     let every = every.unwrap_or(before.every_seconds);
+    let none = SnapshotKeep::default();
     if every == 0 {
-        if keep.is_some_and(|keep| keep > 0) {
+        if keep.is_some_and(|keep| keep != none) {
             let detail = "no snapshots are scheduled, so none are kept".into();
             return Err(invalid("snapshot_keep", detail, "Give the interval, too, with --snapshot-every."));
         }
@@ -196,23 +196,27 @@ pub fn schedule(
         let remedy = "Give 60 (a minute) to 31622400 (366 days), or 0 for never.";
         return Err(invalid("snapshot_every_seconds", detail, remedy));
     }
-    let kept = keep.unwrap_or(before.keep);
-    if !KEEP.contains(&kept) {
-        let detail = match keep {
-            None => "the number of snapshots to keep is missing".into(),
-            Some(keep) => format!("{keep} snapshots cannot be kept"),
+    let kept = keep.unwrap_or(convert::snapshot_keep(before.keep));
+    if kept == none || kept.last > SnapshotKeep::LAST_MAX {
+        let detail = match kept.last {
+            0 => "the snapshots to keep are missing".into(),
+            last => format!("{last} snapshots cannot be kept"),
         };
-        return Err(invalid("snapshot_keep", detail, "Give 1 to 1000, with --snapshot-keep."));
+        let remedy = "Give 1 to 1000 with --snapshot-keep, or like hourly=24,daily=7,weekly=4,monthly=12.";
+        return Err(invalid("snapshot_keep", detail, remedy));
     }
-    Ok(Some(SnapshotSchedule { every_seconds: every, keep: kept }))
+    Ok(Some(SnapshotSchedule { every_seconds: every, keep: convert::snapshot_keep_in(kept) }))
 }
 
 pub fn schedule_in_words(schedule: SnapshotSchedule) -> String {
-    match schedule {
-        SnapshotSchedule { every_seconds: 0, .. } => "no more scheduled snapshots".into(),
-        SnapshotSchedule { every_seconds, keep } => {
-            format!("a snapshot every {}, the newest {keep} of them kept", show_duration(every_seconds))
+    let SnapshotSchedule { every_seconds, keep } = schedule;
+    let every = show_duration(every_seconds);
+    match convert::snapshot_keep(keep) {
+        _ if every_seconds == 0 => "no more scheduled snapshots".into(),
+        keep if keep == SnapshotKeep::last(keep.last) => {
+            format!("a snapshot every {every}, the newest {keep} of them kept")
         }
+        keep => format!("a snapshot every {every}, kept: {keep}"),
     }
 }
 
@@ -329,8 +333,11 @@ pub(super) mod tests {
 
     #[test]
     fn schedules() {
-        let set = |every: Option<u32>, keep: Option<u32>| (every, keep);
-        let of = |every_seconds, keep| SnapshotSchedule { every_seconds, keep };
+        let set = |every: Option<u32>, keep: Option<u32>| (every, keep.map(SnapshotKeep::last));
+        let of = |every_seconds, keep| SnapshotSchedule {
+            every_seconds,
+            keep: convert::snapshot_keep_in(SnapshotKeep::last(keep)),
+        };
         let (never, hourly) = (of(0, 0), of(3600, 24));
         for (before, request, after) in [
             (never, set(None, None), None),
@@ -357,6 +364,10 @@ pub(super) mod tests {
             assert_eq!(field(schedule(before, request.0, request.1)), name, "{before:?} {request:?}");
         }
         assert_eq!(schedule_in_words(hourly), "a snapshot every 1h, the newest 24 of them kept");
+        let keep = SnapshotKeep { hourly: 24, daily: 7, ..SnapshotKeep::default() };
+        let tiers = schedule(hourly, None, Some(keep)).unwrap().unwrap();
+        assert_eq!(schedule_in_words(tiers), "a snapshot every 1h, kept: hourly=24,daily=7");
+        assert_eq!(schedule(tiers, Some(60), None).unwrap().unwrap().keep, tiers.keep);
     }
 
     #[test]
