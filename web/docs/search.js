@@ -9,7 +9,12 @@ let index;
 
 async function load() {
   const sections = await (await fetch(`${root}search.json`)).json();
-  const search = new MiniSearch({ idField: "href", fields: ["title", "page", "text"], storeFields: ["title", "page", "href", "text"], searchOptions: { boost: { title: 4, page: 2 }, prefix: true, fuzzy: 0.15, combineWith: "AND" } });
+  const search = new MiniSearch({
+    idField: "href",
+    fields: ["title", "page", "text"],
+    storeFields: ["title", "page", "href", "text"],
+    searchOptions: { boost: { title: 4, page: 2 }, prefix: true, fuzzy: 0.15, combineWith: "AND" },
+  });
   search.addAll(sections);
   return search;
 }

@@ -34,7 +34,9 @@ function pages(directory, below = "") {
 export function target(from, href, known) {
   if (/^[a-z]+:/i.test(href) || href.startsWith("#")) return href;
   const [path, hash] = href.split("#", 2);
-  const to = normalize(join(dirname(from), path)).split(sep).join("/");
+  const to = normalize(join(dirname(from), path))
+    .split(sep)
+    .join("/");
   const end = hash === undefined ? "" : `#${hash}`;
   const way = relative(dirname(from), to).split(sep).join("/");
   if (known.has(to)) return way.replace(/\.md$/, ".html") + end;
@@ -74,10 +76,7 @@ export function render(path, text, known) {
   });
   const title = headings.find((heading) => heading.level === 1)?.title;
   if (title === undefined) throw new Error(`${path}: a page begins with a heading of the first level`);
-  const body = markdown.renderer
-    .render(tokens, markdown.options, {})
-    .replaceAll("<table>", '<div class="wide"><table>')
-    .replaceAll("</table>", "</table></div>");
+  const body = markdown.renderer.render(tokens, markdown.options, {}).replaceAll("<table>", '<div class="wide"><table>').replaceAll("</table>", "</table></div>");
   return { path, title, body, headings, sections };
 }
 
@@ -117,7 +116,10 @@ function whole(page, groups, titles) {
   const at = order.indexOf(page.path);
   const beside = [at > 0 ? `<span>‹ ${link(order[at - 1])}</span>` : "<span></span>", at >= 0 && at + 1 < order.length ? `<span>${link(order[at + 1])} ›</span>` : ""];
   const toc = page.headings.filter(({ level }) => level === 2);
-  const contents = toc.length < 3 ? "" : `<nav class="contents" aria-label="On this page"><b>On this page</b>${toc.map(({ id, title }) => `<a href="#${id}">${escaped(title)}</a>`).join("")}</nav>`;
+  const contents =
+    toc.length < 3
+      ? ""
+      : `<nav class="contents" aria-label="On this page"><b>On this page</b>${toc.map(({ id, title }) => `<a href="#${id}">${escaped(title)}</a>`).join("")}</nav>`;
   return `<!doctype html>
 <html lang="en">
 <head>
@@ -127,6 +129,7 @@ function whole(page, groups, titles) {
 <title>${escaped(page.title)} · Forebay</title>
 <link rel="icon" href="${up}../favicon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="${up}site/tokens.css">
+<link rel="stylesheet" href="${up}site/common.css">
 <link rel="stylesheet" href="${up}site/docs.css">
 <script src="${up}site/theme.js"></script>
 <script type="module" src="${up}site/search.js"></script>
@@ -173,7 +176,7 @@ export function build(from = FROM, to = TO) {
   const site = join(to, "site");
   mkdirSync(site);
   for (const name of ["docs.css", "theme.js", "search.js"]) cpSync(join(HERE, name), join(site, name));
-  cpSync(join(HERE, "../src/styles/tokens.css"), join(site, "tokens.css"));
+  for (const name of ["tokens.css", "common.css"]) cpSync(join(HERE, "../src/styles", name), join(site, name));
   cpSync(join(HERE, "../node_modules/minisearch/dist/es/index.js"), join(site, "minisearch.js"));
   cpSync(join(HERE, "../node_modules/minisearch/LICENSE.txt"), join(site, "minisearch.LICENSE.txt"));
   cpSync(join(from, "screenshots"), join(to, "screenshots"), { recursive: true });

@@ -2,6 +2,7 @@ import { mount } from "svelte";
 import App from "./App.svelte";
 import { theme } from "./lib/theme.svelte";
 import "./styles/tokens.css";
+import "./styles/common.css";
 import "./styles/base.css";
 
 theme.apply();

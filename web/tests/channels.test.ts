@@ -4,12 +4,27 @@ import { channelState, clockOf, destination, minuteOf, noticeWords, quietArgumen
 import { commandOf, draftOf, isKept, refusalOf, specOf, wrongOf, type Draft } from "../src/lib/channel-draft";
 
 const status = { created_unix_ms: 1, changed_unix_ms: 1, delivered: 0, waiting: 0, lost: 0, quiet: false };
-const channel = (spec: Schemas["ChannelSpec"], more: Partial<Schemas["ChannelStatus"]> = {}): Schemas["Channel"] => ({ id: "1", name: "ops", spec, status: { ...status, ...more } });
+const channel = (spec: Schemas["ChannelSpec"], more: Partial<Schemas["ChannelStatus"]> = {}): Schemas["Channel"] => ({
+  id: "1",
+  name: "ops",
+  spec,
+  status: { ...status, ...more },
+});
 const PEM = "-----BEGIN CERTIFICATE-----\r\nAA==\r\n-----END CERTIFICATE-----\r\n";
 const night: Schemas["QuietHours"] = { days: ["sunday", "saturday"], from_minute: 1320, to_minute: 360, critical: "hold_back" };
 const mail = channel({
   enabled: false,
-  delivery: { mail: { host: "mail.example.com", port: null, security: "start_tls", login: { user: "nas", password: null }, from: "nas@example.com", to: ["a@example.com", "b@example.com"], ca_pem: PEM } },
+  delivery: {
+    mail: {
+      host: "mail.example.com",
+      port: null,
+      security: "start_tls",
+      login: { user: "nas", password: null },
+      from: "nas@example.com",
+      to: ["a@example.com", "b@example.com"],
+      ca_pem: PEM,
+    },
+  },
   severity_min: "info",
   kinds: ["raised", "heartbeat"],
   heartbeat_hours: 12,
@@ -23,7 +38,12 @@ const fresh = (change: Partial<Draft>): Draft => ({ ...draftOf(), name: "ops", .
 
 describe("channels in words", () => {
   it("says where notices go", () => {
-    expect([mail, hook, syslog, trap].map((one) => destination(one.spec.delivery))).toEqual(["a@example.com and b@example.com over mail.example.com", "https://hooks.example.com/x", "192.0.2.7 over UDP", "nms as ops"]);
+    expect([mail, hook, syslog, trap].map((one) => destination(one.spec.delivery))).toEqual([
+      "a@example.com and b@example.com over mail.example.com",
+      "https://hooks.example.com/x",
+      "192.0.2.7 over UDP",
+      "nms as ops",
+    ]);
   });
   it("says the state as the command line does", () => {
     const failure = { at_unix_ms: 1, message: "refused", remedy: "look" };
@@ -93,14 +113,25 @@ describe("the form of a channel", () => {
     expect(refusalOf({ ...good, user: "nas" })).toBe("Enter the password.");
     expect(refusalOf({ ...good, kinds: ["audit"] }), "audit lines go to syslog only").toBe("Choose at least one notice.");
     expect(refusalOf({ ...good, isQuiet: true, days: [] })).toBe("Choose at least one day for the quiet hours.");
-    expect(wrongOf({ ...good, port: "0", isQuiet: true, quietFrom: "24:00", quietTo: "late", kinds: ["heartbeat"], hours: "745" })).toMatchObject({ port: expect.any(String), quietFrom: expect.any(String), quietTo: expect.any(String), hours: expect.any(String) });
+    expect(wrongOf({ ...good, port: "0", isQuiet: true, quietFrom: "24:00", quietTo: "late", kinds: ["heartbeat"], hours: "745" })).toMatchObject({
+      port: expect.any(String),
+      quietFrom: expect.any(String),
+      quietTo: expect.any(String),
+      hours: expect.any(String),
+    });
     expect(wrongOf({ ...good, port: "x", kind: "webhook", hours: "x", quietTo: "x" }), "what is not shown is not wrong").toEqual({});
   });
   it("shows the command that creates the same", () => {
-    expect(commandOf(fresh({ name: "on call", host: "mail", port: "25", security: "none", from: "Storage <a@b>", to: "c@d e@f", severity: "critical" }))).toBe("forebay channel mail 'on call' --to c@d --to e@f --host mail --port 25 --security none --from 'Storage <a@b>' --severity critical");
+    expect(commandOf(fresh({ name: "on call", host: "mail", port: "25", security: "none", from: "Storage <a@b>", to: "c@d e@f", severity: "critical" }))).toBe(
+      "forebay channel mail 'on call' --to c@d --to e@f --host mail --port 25 --security none --from 'Storage <a@b>' --severity critical",
+    );
     expect(commandOf(fresh({ kind: "webhook", url: "https://x/y?z", ca: PEM }))).toBe("forebay channel webhook ops 'https://x/y?z' --ca FILE");
-    expect(commandOf(fresh({ kind: "syslog", host: "log", transport: "udp", kinds: ["audit", "raised"] }))).toBe("forebay channel syslog ops --host log --transport udp --notices raised,audit");
-    expect(commandOf(fresh({ kind: "snmp_trap", host: "nms", trapUser: "ops", level: "auth_no_priv", kinds: ["raised", "cleared", "heartbeat"], hours: "1", isQuiet: true }))).toBe("forebay channel snmp ops --host nms --user ops --no-privacy --notices raised,cleared,heartbeat --heartbeat-hours 1 --quiet 'saturday,sunday 00:00-24:00'");
+    expect(commandOf(fresh({ kind: "syslog", host: "log", transport: "udp", kinds: ["audit", "raised"] }))).toBe(
+      "forebay channel syslog ops --host log --transport udp --notices raised,audit",
+    );
+    expect(commandOf(fresh({ kind: "snmp_trap", host: "nms", trapUser: "ops", level: "auth_no_priv", kinds: ["raised", "cleared", "heartbeat"], hours: "1", isQuiet: true }))).toBe(
+      "forebay channel snmp ops --host nms --user ops --no-privacy --notices raised,cleared,heartbeat --heartbeat-hours 1 --quiet 'saturday,sunday 00:00-24:00'",
+    );
   });
   it("shows the command of a change, and none where the command line has none", () => {
     expect(commandOf(changed(mail, { name: "night", severity: "critical" }), mail)).toBe("forebay channel set ops --new-name night --severity critical");

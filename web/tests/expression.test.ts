@@ -9,10 +9,13 @@ const read = (text: string): Expression => {
 };
 
 describe("expressions", () => {
-  it.each(["nbd.ops", "nbd.ops[client]", "iscsi.bytes[client=esx1][volume]", "disk.ops[device][op]", "nbd.ops[volume!=demo/db][latency]", 'nbd.ops[client="a \\"b\\" \\\\ c"]'])("%s comes back as it was", (text) =>
-    expect(write(read(text))).toBe(text),
+  it.each(["nbd.ops", "nbd.ops[client]", "iscsi.bytes[client=esx1][volume]", "disk.ops[device][op]", "nbd.ops[volume!=demo/db][latency]", 'nbd.ops[client="a \\"b\\" \\\\ c"]'])(
+    "%s comes back as it was",
+    (text) => expect(write(read(text))).toBe(text),
   );
-  it.each(["", "nbd", "nbd.", "nbd.ops[", "nbd.ops[client", "nbd.ops[client=]", "nbd.ops]", "NBD.ops", "nbd.ops[client=a b]", "nbd.ops[a]x"])("%j is none", (text) => expect(parse(text)).toBeNull());
+  it.each(["", "nbd", "nbd.", "nbd.ops[", "nbd.ops[client", "nbd.ops[client=]", "nbd.ops]", "NBD.ops", "nbd.ops[client=a b]", "nbd.ops[a]x"])("%j is none", (text) =>
+    expect(parse(text)).toBeNull(),
+  );
   it("quotes what the contract wants quoted", () => {
     expect(write(only(read("nbd.ops"), "client", "[::1]"))).toBe('nbd.ops[client="[::1]"]');
     expect(write(only(read("nbd.ops"), "client", "10.0.0.7"))).toBe("nbd.ops[client=10.0.0.7]");
@@ -31,7 +34,8 @@ describe("expressions", () => {
 });
 
 describe("further down", () => {
-  const dimensions = (layer: string, noun: string): string[] => (layer === "nbd" && noun === "ops" ? ["op", "client", "volume", "project", "level"] : layer === "qos" ? ["volume", "project", "level"] : []);
+  const dimensions = (layer: string, noun: string): string[] =>
+    layer === "nbd" && noun === "ops" ? ["op", "client", "volume", "project", "level"] : layer === "qos" ? ["volume", "project", "level"] : [];
   it("leads from a slow volume to its clients", () => {
     const found = paths(read("qos.p99[volume]"), { volume: "demo/db" }, dimensions);
     expect(found.map((path) => path.expression)).toContain("nbd.ops[volume=demo/db][client]");

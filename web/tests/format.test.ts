@@ -1,5 +1,22 @@
 import { describe, expect, it } from "vitest";
-import { bytes, byUnit, count, duration, durationArgument, etaSentence, every, latency, list, parseRate, parseSize, percent, rate, rateArgument, relative, sizeArgument } from "../src/lib/format";
+import {
+  bytes,
+  byUnit,
+  count,
+  duration,
+  durationArgument,
+  etaSentence,
+  every,
+  latency,
+  list,
+  parseRate,
+  parseSize,
+  percent,
+  rate,
+  rateArgument,
+  relative,
+  sizeArgument,
+} from "../src/lib/format";
 
 describe("numbers", () => {
   it("keeps every digit of small counts and three of great ones", () => {
@@ -32,7 +49,13 @@ describe("numbers", () => {
 });
 
 describe("sizes that people type", () => {
-  it.each([["100G", 100 * 2 ** 30], ["1.5 TiB", 1.5 * 2 ** 40], ["8k", 8192], ["4096", 4096], ["1,5m", 1.5 * 2 ** 20]] as const)("%s", (text, value) => expect(parseSize(text)).toBe(value));
+  it.each([
+    ["100G", 100 * 2 ** 30],
+    ["1.5 TiB", 1.5 * 2 ** 40],
+    ["8k", 8192],
+    ["4096", 4096],
+    ["1,5m", 1.5 * 2 ** 20],
+  ] as const)("%s", (text, value) => expect(parseSize(text)).toBe(value));
   it.each(["", "G", "-1G", "0", "12X", "1 2", "1e3"])("refuses %j", (text) => expect(parseSize(text)).toBeNull());
   it("come back as the command line takes them", () => {
     for (const text of ["50M", "1500M", "2G", "7"]) expect(rateArgument(parseRate(text) ?? 0)).toBe(text);

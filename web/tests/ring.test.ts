@@ -59,7 +59,10 @@ describe("heat map", () => {
   });
   it("takes what nobody can tell apart together, and loses nothing", () => {
     const grid = gridOf([{ second: 1, bounds: [0, 1, 2, 1024, 2048], counts: [5, 6, 0, 7] }], 1024);
-    expect([grid.bounds, [...grid.counts]]).toEqual([[0, 1024, 2048], [11, 7]]);
+    expect([grid.bounds, [...grid.counts]]).toEqual([
+      [0, 1024, 2048],
+      [11, 7],
+    ]);
   });
   it("says what so many do not exceed", () => {
     const grid = gridOf([{ second: 1, bounds: [0, 10, 20, 40], counts: [50, 49, 1] }]);

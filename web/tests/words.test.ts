@@ -30,20 +30,39 @@ describe("commands", () => {
   it("quotes what the shell would take apart", () => {
     expect(quote("tank/vm1")).toBe("tank/vm1");
     expect(quote("it's")).toBe("'it'\\''s'");
-    expect(command(["volume", "create", "tank/vm 1"], { size: "100G", level: undefined, host: ["a", "b"], "dry-run": true, force: false })).toBe("forebay volume create 'tank/vm 1' --size 100G --host a b --dry-run");
+    expect(command(["volume", "create", "tank/vm 1"], { size: "100G", level: undefined, host: ["a", "b"], "dry-run": true, force: false })).toBe(
+      "forebay volume create 'tank/vm 1' --size 100G --host a b --dry-run",
+    );
   });
 });
 
 describe("the sentence of the dashboard", () => {
   const nothing = { alerts: [], pools: [], volumes: [], broken: [] };
-  it("leads an empty machine to its first pool", () => expect(verdict(nothing)).toMatchObject({ tone: "info", action: { href: "#/provision/start" } }));
+  it("leads an empty machine to its first pool", () => expect(verdict(nothing)).toMatchObject({ tone: "info", action: { href: "#/volumes/start" } }));
   it("says the gravest alert first and counts the others", () => {
-    const alert = { id: "1", severity: "critical" as const, since_unix_ms: 0, object: { resource: "disks", name: "tank/3" }, cause: "Disk 3 of tank has failed.", impact: "One more would lose data.", action: "Replace it.", command: "forebay disk replace tank/3 DISK" };
-    expect(verdict({ ...nothing, alerts: [alert, { ...alert, id: "2", severity: "warning" }, { ...alert, id: "3", severity: "info" }] })).toMatchObject({ tone: "bad", sentence: "Disk 3 of tank has failed.", command: alert.command, more: 1, action: { href: "#/hardware/tank" } });
+    const alert = {
+      id: "1",
+      severity: "critical" as const,
+      since_unix_ms: 0,
+      object: { resource: "disks", name: "tank/3" },
+      cause: "Disk 3 of tank has failed.",
+      impact: "One more would lose data.",
+      action: "Replace it.",
+      command: "forebay disk replace tank/3 DISK",
+    };
+    expect(verdict({ ...nothing, alerts: [alert, { ...alert, id: "2", severity: "warning" }, { ...alert, id: "3", severity: "info" }] })).toMatchObject({
+      tone: "bad",
+      sentence: "Disk 3 of tank has failed.",
+      command: alert.command,
+      more: 1,
+      action: { href: "#/pools/tank" },
+    });
   });
   it("says which service level is missed, and by whom", () => {
     const pools = [{ name: "tank", status: { state: "online", free_bytes: 1 }, conditions: [] }] as never;
-    expect(verdict({ ...nothing, pools, volumes: [{}] as never, broken: [{ volume: "tank/db", level: "gold", cause: { kind: "neighbour", object: "tank/bulk" } }] }).sentence).toBe("tank/db misses its service level gold: tank/bulk kept the disks busy.");
+    expect(verdict({ ...nothing, pools, volumes: [{}] as never, broken: [{ volume: "tank/db", level: "gold", cause: { kind: "neighbour", object: "tank/bulk" } }] }).sentence).toBe(
+      "tank/db misses its service level gold: tank/bulk kept the disks busy.",
+    );
   });
   it("names a cause for each kind", () => {
     for (const kind of ["neighbour", "background-work", "disk", "disks", "cache-miss", "own-demand"] as const) expect(causeWords({ kind, object: "x" })).not.toBe("");

@@ -94,5 +94,6 @@ export async function login(page, url, name, password) {
   await page.getByLabel("Name", { exact: true }).fill(name);
   await page.getByLabel("Password", { exact: true }).fill(password);
   await page.getByRole("button", { name: "Log in" }).click();
-  await page.getByRole("navigation", { name: "Screens" }).waitFor();
+  // On a phone, the menu is in a drawer.
+  await page.locator("#main").waitFor();
 }

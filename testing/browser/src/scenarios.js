@@ -5,6 +5,7 @@ import * as analytics from "./scenarios/analytics.js";
 import * as channels from "./scenarios/channels.js";
 import * as everywhere from "./scenarios/everywhere.js";
 import * as storage from "./scenarios/storage.js";
+import { tasks } from "./scenarios/tasks.js";
 
 export const scenarios = [
   { name: "setup", shows: "the link of the first start makes an administrator, who is let in again", run: access.setup },
@@ -17,10 +18,13 @@ export const scenarios = [
   { name: "violation", shows: "a missed service level says which volume, and why", run: storage.violation },
   { name: "replace", shows: "a disk fails, is seen, replaced, and the pool is whole again", run: storage.replace },
   { name: "trash", shows: "a snapshot, a clone, a deleted volume and its return", run: storage.trash },
+  { name: "schedule", shows: "a schedule by hours and days, and new names for a volume and a snapshot", run: storage.schedule },
+  { name: "import", shows: "an exported pool is found on its disks and imported under a new name", run: storage.imports },
   { name: "channels", shows: "a channel is created, refused at its field, tested, changed, disabled and deleted", run: channels.channels },
+  { name: "tasks", shows: "five tasks on a phone, a tablet, a laptop and a wide screen, light and dark", run: tasks },
   { name: "stale", shows: "a silent appliance is shown as stale, and what follows automatically", run: everywhere.stale },
   { name: "axe", shows: "no serious finding of axe on any screen, light and dark", run: everywhere.axe },
-  { name: "small", shows: "no screen is wider than 1280 pixels", run: everywhere.small },
+  { name: "small", shows: "no screen is wider than a phone, or than 1280 pixels", run: everywhere.small },
   { name: "cost", shows: "ten graphs for a minute take little of a core and no more memory", run: everywhere.cost, minutes: Number(process.env.COST_SECONDS ?? 60) / 60 + 10 },
   { name: "clean", shows: "no error on the console, and no request left the origin", run: everywhere.clean },
 ];

@@ -38,7 +38,25 @@ export interface Draft {
 }
 
 /** What says where notices go and how they get there. */
-const DELIVERY = ["kind", "host", "port", "security", "user", "password", "from", "to", "ca", "url", "secret", "transport", "facility", "trapUser", "level", "authentication", "privacy"] as const satisfies readonly (keyof Draft)[];
+const DELIVERY = [
+  "kind",
+  "host",
+  "port",
+  "security",
+  "user",
+  "password",
+  "from",
+  "to",
+  "ca",
+  "url",
+  "secret",
+  "transport",
+  "facility",
+  "trapUser",
+  "level",
+  "authentication",
+  "privacy",
+] as const satisfies readonly (keyof Draft)[];
 
 const HOURS_DEFAULT = 24;
 export const RECIPIENTS_MAX = 32;
@@ -188,7 +206,12 @@ function noticesOf(draft: Draft): Notice[] {
 
 function quietOf(draft: Draft): Schemas["QuietHours"] | null {
   if (!draft.isQuiet) return null;
-  return { days: DAYS.map(([day]) => day).filter((day) => draft.days.includes(day)), from_minute: minuteOf(draft.quietFrom) ?? 0, to_minute: minuteOf(draft.quietTo) ?? 0, critical: draft.critical };
+  return {
+    days: DAYS.map(([day]) => day).filter((day) => draft.days.includes(day)),
+    from_minute: minuteOf(draft.quietFrom) ?? 0,
+    to_minute: minuteOf(draft.quietTo) ?? 0,
+    critical: draft.critical,
+  };
 }
 
 function deliveryOf(draft: Draft, ca_pem: string | null): Schemas["Delivery"] {
@@ -204,14 +227,23 @@ function deliveryOf(draft: Draft, ca_pem: string | null): Schemas["Delivery"] {
     case "syslog":
       return { syslog: { host, port, transport: draft.transport, facility: draft.facility, ca_pem: draft.transport === "tls" ? ca_pem : null } };
     case "snmp_trap":
-      return { snmp_trap: { host, port, user: draft.trapUser, level: draft.level, authentication_password: draft.authentication || null, privacy_password: draft.privacy || null } };
+      return {
+        snmp_trap: { host, port, user: draft.trapUser, level: draft.level, authentication_password: draft.authentication || null, privacy_password: draft.privacy || null },
+      };
   }
 }
 
 /** What the API takes. */
 export function specOf(draft: Draft, before?: Schemas["Channel"]): Schemas["ChannelSpec"] {
   const delivery = before?.spec.delivery;
-  const stored = delivery && "mail" in delivery ? delivery.mail.ca_pem : delivery && "webhook" in delivery ? delivery.webhook.ca_pem : delivery && "syslog" in delivery ? delivery.syslog.ca_pem : null;
+  const stored =
+    delivery && "mail" in delivery
+      ? delivery.mail.ca_pem
+      : delivery && "webhook" in delivery
+        ? delivery.webhook.ca_pem
+        : delivery && "syslog" in delivery
+          ? delivery.syslog.ca_pem
+          : null;
   // As it is stored when it was not changed: another line break would be another destination.
   const ca = draft.ca.trim() === "" ? null : draft.ca === lines(stored) ? (stored ?? null) : draft.ca;
   return {
@@ -254,12 +286,27 @@ export function commandOf(draft: Draft, before?: Schemas["Channel"]): string | u
       const recipients = addresses(draft.to);
       // Each recipient has an option of its own.
       const to = (recipients.length > 0 ? recipients : ["ADDRESS"]).flatMap((one) => ["--to", one]);
-      return command(["channel", "mail", name, ...to], { host, port, security: draft.security === "start_tls" ? undefined : draft.security, user: draft.user || undefined, from: draft.from.trim() || "ADDRESS", ca: draft.security === "none" ? undefined : ca, ...what });
+      return command(["channel", "mail", name, ...to], {
+        host,
+        port,
+        security: draft.security === "start_tls" ? undefined : draft.security,
+        user: draft.user || undefined,
+        from: draft.from.trim() || "ADDRESS",
+        ca: draft.security === "none" ? undefined : ca,
+        ...what,
+      });
     }
     case "webhook":
       return command(["channel", "webhook", name, draft.url.trim() || "URL"], { "secret-file": draft.secret === "" ? undefined : "FILE", ca, ...what });
     case "syslog":
-      return command(["channel", "syslog", name], { host, transport: draft.transport === "tls" ? undefined : draft.transport, port, facility: draft.facility === 16 ? undefined : draft.facility, ca: draft.transport === "tls" ? ca : undefined, ...what });
+      return command(["channel", "syslog", name], {
+        host,
+        transport: draft.transport === "tls" ? undefined : draft.transport,
+        port,
+        facility: draft.facility === 16 ? undefined : draft.facility,
+        ca: draft.transport === "tls" ? ca : undefined,
+        ...what,
+      });
     case "snmp_trap":
       return command(["channel", "snmp", name], { host, port, user: draft.trapUser || "USER", "no-privacy": draft.level === "auth_no_priv", ...what });
   }

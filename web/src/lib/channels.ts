@@ -41,7 +41,32 @@ export const DAYS: readonly [Day, string][] = [
 ];
 
 /** By number (RFC 5424, table 1), under the names that syslog servers use. */
-export const FACILITIES = ["kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "ntp", "audit", "alert", "clock", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"] as const;
+export const FACILITIES = [
+  "kern",
+  "user",
+  "mail",
+  "daemon",
+  "auth",
+  "syslog",
+  "lpr",
+  "news",
+  "uucp",
+  "cron",
+  "authpriv",
+  "ftp",
+  "ntp",
+  "audit",
+  "alert",
+  "clock",
+  "local0",
+  "local1",
+  "local2",
+  "local3",
+  "local4",
+  "local5",
+  "local6",
+  "local7",
+] as const;
 
 export function kindOf(delivery: Schemas["Delivery"]): Kind {
   if ("mail" in delivery) return "mail";
@@ -110,7 +135,9 @@ export function noticeWords(spec: Schemas["ChannelSpec"]): string {
 export function unheardWords(channels: readonly Schemas["Channel"][] | undefined): string {
   if (!channels || channels.some(isEnabled)) return "";
   if (channels.length === 0) return "Alerts are shown only here; nothing sends them.";
-  return channels.length === 1 ? "Alerts are shown only here: the only channel is disabled." : `Alerts are shown only here: all ${plural(channels.length, "channel")} are disabled.`;
+  return channels.length === 1
+    ? "Alerts are shown only here: the only channel is disabled."
+    : `Alerts are shown only here: all ${plural(channels.length, "channel")} are disabled.`;
 }
 
 /** How a test message went. */

@@ -10,7 +10,7 @@ function cell(value: string): string {
 }
 
 /** A text that a spreadsheet would take for a formula begins with an apostrophe, as in the appliance's own tables. */
-function text(value: string): string {
+export function text(value: string): string {
   return cell(/^[=+\-@\t\r]/.test(value) ? `'${value}` : value);
 }
 
@@ -45,7 +45,14 @@ function records(graphs: readonly Graph[]): Record[] {
       for (let column = 0; column < grid.columns; column += 1) {
         for (let row = 0; row < grid.rows && found.length < ROWS_MAX; row += 1) {
           const value = grid.counts[row * grid.columns + column] ?? 0;
-          if (value > 0) found.push({ unix_s: from + column * step, expression: graph.expression, line: `${grid.bounds[row]} to ${grid.bounds[row + 1]} ${graph.boundsUnit}`, value, unit: graph.unit });
+          if (value > 0)
+            found.push({
+              unix_s: from + column * step,
+              expression: graph.expression,
+              line: `${grid.bounds[row]} to ${grid.bounds[row + 1]} ${graph.boundsUnit}`,
+              value,
+              unit: graph.unit,
+            });
         }
       }
       continue;

@@ -9,7 +9,11 @@ export function count(value: number | null | undefined): string {
   const size = Math.abs(value);
   if (size < 10 && size > 0 && !Number.isInteger(value)) return value.toFixed(size < 1 ? 2 : 1);
   if (size < 10_000) return Math.round(value).toLocaleString("en-US").replaceAll(",", "\u202f");
-  for (const [unit, sign] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]] as const) {
+  for (const [unit, sign] of [
+    [1e9, "G"],
+    [1e6, "M"],
+    [1e3, "k"],
+  ] as const) {
     if (size >= unit) return `${digits(value / unit)} ${sign}`;
   }
   return String(value);
@@ -41,7 +45,12 @@ export function rate(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
   const size = Math.abs(value);
   if (size < 1000) return `${Math.round(value)} B/s`;
-  for (const [unit, sign] of [[1e12, "TB/s"], [1e9, "GB/s"], [1e6, "MB/s"], [1e3, "kB/s"]] as const) {
+  for (const [unit, sign] of [
+    [1e12, "TB/s"],
+    [1e9, "GB/s"],
+    [1e6, "MB/s"],
+    [1e3, "kB/s"],
+  ] as const) {
     if (size >= unit) return `${digits(value / unit)} ${sign}`;
   }
   return NONE;
@@ -122,7 +131,11 @@ function part(s: number, unit: number, sign: string, below: number, belowSign: s
 /** How often something happens, in words: 86 400 -> every day. */
 export function every(seconds: number): string {
   if (seconds === 0) return "never";
-  for (const [unit, one, many] of [[DAY, "day", "days"], [HOUR, "hour", "hours"], [MINUTE, "minute", "minutes"]] as const) {
+  for (const [unit, one, many] of [
+    [DAY, "day", "days"],
+    [HOUR, "hour", "hours"],
+    [MINUTE, "minute", "minutes"],
+  ] as const) {
     if (seconds % unit === 0) return seconds === unit ? `every ${one}` : `every ${seconds / unit} ${many}`;
   }
   return `every ${duration(seconds)}`;
@@ -139,7 +152,13 @@ export function durationArgument(seconds: number): string {
 
 /** How the command line takes a size: the greatest unit that leaves it whole. */
 export function sizeArgument(value: number): string {
-  for (const [unit, sign] of [[2 ** 50, "P"], [2 ** 40, "T"], [2 ** 30, "G"], [2 ** 20, "M"], [2 ** 10, "K"]] as const) {
+  for (const [unit, sign] of [
+    [2 ** 50, "P"],
+    [2 ** 40, "T"],
+    [2 ** 30, "G"],
+    [2 ** 20, "M"],
+    [2 ** 10, "K"],
+  ] as const) {
     if (value >= unit && value % unit === 0) return `${value / unit}${sign}`;
   }
   return String(value);
@@ -156,7 +175,11 @@ export function parseSize(text: string): number | null {
 
 /** How the command line takes a rate: the greatest decimal unit that leaves it whole. */
 export function rateArgument(value: number): string {
-  for (const [unit, sign] of [[1e9, "G"], [1e6, "M"], [1e3, "K"]] as const) {
+  for (const [unit, sign] of [
+    [1e9, "G"],
+    [1e6, "M"],
+    [1e3, "K"],
+  ] as const) {
     if (value >= unit && value % unit === 0) return `${value / unit}${sign}`;
   }
   return String(value);

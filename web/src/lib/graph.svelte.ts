@@ -200,8 +200,9 @@ export class Graph {
     const all = [...shown, ...wholes];
     if (!same || all.length !== this.lines.length) {
       this.ranked = to;
+      // A line without labels has an empty key: alone it reads like no line.
       const before = this.lines.map((line) => line.key).join("\n");
-      if (before !== all.map((row) => row.key).join("\n")) {
+      if (this.lines.length !== all.length || before !== all.map((row) => row.key).join("\n")) {
         this.lines = all.map((row) => ({ key: row.key, label: row.label, ...this.lookOf(row.key, row.labels), faint: row.whole }));
       }
     } else {
@@ -295,7 +296,10 @@ export class Graph {
       const { from_unix_s: from, step_seconds: step } = this.fixed;
       const { head } = this.timeline;
       const shown = (index: number): boolean => head === undefined || from + index * step <= head;
-      return gridOf(columns.map((counts, index): HeatColumn => ({ second: from + index * step, bounds, counts: shown(index) ? counts : [] })), this.floor);
+      return gridOf(
+        columns.map((counts, index): HeatColumn => ({ second: from + index * step, bounds, counts: shown(index) ? counts : [] })),
+        this.floor,
+      );
     }
     const [from, to] = this.timeline.range();
     return this.heatRing.grid(Math.ceil(from), Math.floor(to), this.floor);

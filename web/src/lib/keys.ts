@@ -1,4 +1,4 @@
-// Keys that work everywhere. `g` and a letter switches the screen; `?` shows this list. Nothing happens while somebody types into a field.
+// Keys that work everywhere. `g` and a letter switches the screen; `?` shows this list. Only Ctrl-K works while a field has the focus.
 
 export interface Screen {
   id: string;
@@ -9,11 +9,13 @@ export interface Screen {
 
 export const SCREENS: readonly Screen[] = [
   { id: "dashboard", title: "Dashboard", key: "d", icon: "gauge" },
-  { id: "provision", title: "Provision", key: "v", icon: "volume" },
-  { id: "analytics", title: "Analytics", key: "a", icon: "chart" },
+  { id: "pools", title: "Pools", key: "p", icon: "disk" },
+  { id: "volumes", title: "Volumes", key: "v", icon: "volume" },
+  { id: "hosts", title: "Hosts", key: "h", icon: "host" },
   { id: "levels", title: "Service levels", key: "l", icon: "level" },
-  { id: "hardware", title: "Hardware & pools", key: "h", icon: "disk" },
-  { id: "protection", title: "Protection", key: "p", icon: "shield" },
+  { id: "analytics", title: "Analytics", key: "a", icon: "chart" },
+  { id: "capacity", title: "Capacity", key: "c", icon: "capacity" },
+  { id: "protection", title: "Protection", key: "r", icon: "shield" },
   { id: "activity", title: "Activity", key: "t", icon: "pulse" },
   { id: "settings", title: "Settings", key: "s", icon: "gear" },
 ];
@@ -25,8 +27,9 @@ export interface Shortcut {
 
 export const SHORTCUTS: readonly Shortcut[] = [
   ...SCREENS.map(({ key, title }) => ({ keys: `g ${key}`, what: title })),
+  { keys: "Ctrl K", what: "Search for a volume, host, pool or screen" },
   { keys: "?", what: "Show this list" },
-  { keys: "/", what: "Search on this screen" },
+  { keys: "/", what: "Find in the list on this screen" },
   { keys: "Esc", what: "Close a dialog or a menu" },
   { keys: "space", what: "Analytics: pause or resume" },
   { keys: "← →", what: "Analytics: back and forward in time" },
@@ -34,9 +37,14 @@ export const SHORTCUTS: readonly Shortcut[] = [
 
 const TOGETHER_MS = 1200;
 
-export function listen(go: (screen: string) => void, help: () => void): () => void {
+export function listen(go: (screen: string) => void, help: () => void, find: () => void): () => void {
   let prefix = 0;
   const handler = (event: KeyboardEvent): void => {
+    if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      if (!document.querySelector("dialog[open]")) find();
+      return;
+    }
     if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
     if (document.querySelector("dialog[open]")) return;
     if (event.key === "?") {

@@ -94,6 +94,7 @@ export const freeDisks = new Resource<Schemas["MachineDisk"][]>(
 export const volumes = list<Schemas["Volume"]>("volumes", ["mappings", "snapshots", "projects", "levels"], 10);
 export const projects = list<Schemas["Project"]>("projects", ["volumes"]);
 export const snapshots = list<Schemas["Snapshot"]>("snapshots", ["volumes"]);
+export const bookmarks = list<Schemas["Bookmark"]>("bookmarks", ["snapshots", "volumes"]);
 export const levels = list<Schemas["Level"]>("levels");
 export const hosts = list<Schemas["Host"]>("hosts", ["sessions", "mappings", "host-groups"]);
 export const hostGroups = list<Schemas["HostGroup"]>("host-groups", ["hosts", "mappings"]);
@@ -107,7 +108,12 @@ export const users = list<Schemas["User"]>("users");
 /** How deliveries go changes without an event. */
 export const channels = list<Schemas["Channel"]>("channels", [], 10);
 export const worksheets = list<Schemas["Worksheet"]>("worksheets");
-export const server = new Resource<Schemas["Server"]>(() => get("/api/v1/server"), [], 60);
+/** Values and crossings change without an event. */
+export const thresholds = list<Schemas["Threshold"]>("thresholds", ["alerts"], 10);
+export const reports = list<Schemas["Report"]>("reports");
+export const server = new Resource<Schemas["Server"]>(() => get("/api/v1/server"), ["server"], 60);
+/** What statistics there are: the same until the daemon is another. */
+export const statisticList = new Resource<Schemas["Statistic"][]>(async () => (await get("/api/v1/statistics")).items, [], 3600);
 
 /** As they are needed first: worst first, then newest. */
 export const alerts = new Resource<Schemas["Alert"][]>(

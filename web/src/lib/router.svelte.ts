@@ -8,7 +8,10 @@ export interface Route {
 
 export function parseHash(hash: string): Route {
   const [path = "", search = ""] = hash.replace(/^#\/?/, "").split(/\?(.*)/s);
-  const [screen = "", ...parts] = path.split("/").filter((part) => part !== "").map(decodeURIComponent);
+  const [screen = "", ...parts] = path
+    .split("/")
+    .filter((part) => part !== "")
+    .map(decodeURIComponent);
   return { screen: screen || "dashboard", parts, query: Object.fromEntries(new URLSearchParams(search)) };
 }
 

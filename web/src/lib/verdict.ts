@@ -42,7 +42,13 @@ export function verdict(facts: {
   const degraded = pools.find((pool) => pool.status.state !== "online");
   if (degraded) {
     const why = degraded.conditions.find((condition) => !condition.status && condition.message !== "")?.message ?? "";
-    return { tone: degraded.status.state === "degraded" ? "warn" : "bad", sentence: `Pool ${degraded.name} is ${degraded.status.state}.`, detail: why, action: { text: "Show details", href: `#/hardware/${encodeURIComponent(degraded.name)}` }, more: 0 };
+    return {
+      tone: degraded.status.state === "degraded" ? "warn" : "bad",
+      sentence: `Pool ${degraded.name} is ${degraded.status.state}.`,
+      detail: why,
+      action: { text: "Show details", href: `#/pools/${encodeURIComponent(degraded.name)}` },
+      more: 0,
+    };
   }
   const worst = broken[0];
   if (worst) {
@@ -56,10 +62,22 @@ export function verdict(facts: {
     };
   }
   if (pools.length === 0) {
-    return { tone: "info", sentence: "There is no pool yet.", detail: "Three steps: create a pool of disks, create a volume in it, and connect a client.", action: { text: "Get started", href: "#/provision/start" }, more: 0 };
+    return {
+      tone: "info",
+      sentence: "There is no pool yet.",
+      detail: "Three steps: create a pool of disks, create a volume in it, and connect a client.",
+      action: { text: "Get started", href: "#/volumes/start" },
+      more: 0,
+    };
   }
   if (volumes.length === 0) {
-    return { tone: "info", sentence: `Pool ${pools[0]?.name ?? ""} is ready; there is no volume yet.`, detail: "Create one and connect a client.", action: { text: "Create a volume", href: "#/provision/start" }, more: 0 };
+    return {
+      tone: "info",
+      sentence: `Pool ${pools[0]?.name ?? ""} is ready; there is no volume yet.`,
+      detail: "Create one and connect a client.",
+      action: { text: "Create a volume", href: "#/volumes/start" },
+      more: 0,
+    };
   }
   const free = pools.reduce((sum, pool) => sum + pool.status.available_bytes, 0);
   const facts2 = [`${plural(volumes.length, "volume")} in ${plural(pools.length, "pool")}`, "all service levels are met", `${bytes(free)} are free`];
@@ -71,17 +89,19 @@ export function hrefOf(object: { resource: string; name: string }): string {
   const name = encodeURIComponent(object.name);
   switch (object.resource) {
     case "pools":
-      return `#/hardware/${name}`;
+      return `#/pools/${name}`;
     case "disks":
-      return `#/hardware/${encodeURIComponent(object.name.split("/")[0] ?? "")}`;
+      return `#/pools/${encodeURIComponent(object.name.split("/")[0] ?? "")}`;
     case "volumes":
-      return `#/levels/volumes/${name}`;
+      return `#/volumes/show/${name}`;
     case "projects":
-      return "#/provision/projects";
+      return "#/volumes/projects";
     case "tasks":
       return "#/activity/tasks";
     case "channels":
       return "#/settings/channels";
+    case "thresholds":
+      return `#/activity/thresholds?find=${name}`;
     default:
       return "#/activity/alerts";
   }

@@ -1,7 +1,7 @@
 // What states and layouts mean, in words for people.
 
 import type { Schemas } from "./api";
-import { list, plural } from "./format";
+import { list, percent, plural } from "./format";
 
 export type Tone = "ok" | "warn" | "bad" | "info" | "none";
 
@@ -235,4 +235,11 @@ export function taskBegun(task: Pick<Schemas["Task"], "name" | "object">): strin
 export function disksUnwell(pool: Schemas["Pool"]): string {
   const unwell = pool.status.groups.flatMap((group) => group.disks).filter((disk) => DISK_STATE[disk.status.state][0] === "bad");
   return unwell.length === 0 ? "" : plural(unwell.length, "disk is", "disks are");
+}
+
+/** How much of a pool's time its service levels guarantee. */
+export function guaranteeWords(pool: Schemas["Pool"] | undefined): string {
+  if (!pool) return "";
+  const { guaranteed_permille: now, guarantee_max_permille: max } = pool.status;
+  return max ? `${percent(now ?? 0)} of the pool's time is guaranteed; the maximum is ${percent(max)}` : "the pool is not measured yet, so any level is accepted";
 }

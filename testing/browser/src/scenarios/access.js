@@ -21,7 +21,7 @@ export async function setup(world) {
   await page.getByText("The passwords differ.").waitFor();
   await page.getByLabel("Password again").fill(ADMIN.password);
   await page.getByRole("button", { name: "Create and continue" }).click();
-  await page.getByRole("heading", { name: "Provision" }).waitFor();
+  await page.getByRole("heading", { name: "Volumes", level: 1 }).waitFor();
 
   // What a screen still asks for when one logs out is not refused: nothing says that the login ended by itself.
   let goOn;
@@ -69,7 +69,7 @@ export async function roles(world) {
     await world.done(admin);
   }
   const page = await world.page({}, VIEWER);
-  await page.goto(`${world.url}/#/provision`);
+  await page.goto(`${world.url}/#/volumes`);
   const button = page.getByRole("button", { name: /^New volume/ });
   await button.waitFor();
   assert.equal(await button.getAttribute("aria-disabled"), "true");
@@ -83,7 +83,7 @@ export async function roles(world) {
   await page.keyboard.press("Escape");
   await page.goto(`${world.url}/#/settings/users`);
   await page.getByText("This needs the admin role").first().waitFor();
-  await page.goto(`${world.url}/#/hardware/tank`);
+  await page.goto(`${world.url}/#/pools/tank`);
   const scrub = page.getByRole("button", { name: /^Scrub now/ });
   await scrub.waitFor();
   assert.equal(await scrub.getAttribute("aria-disabled"), "true");
@@ -118,7 +118,7 @@ export async function keyboard(world) {
   await world.ensureVolume("tank/db");
   const page = await world.page();
   await page.getByRole("heading", { name: "Dashboard" }).waitFor();
-  const screens = { v: "Provision", a: "Analytics", l: "Service levels", h: "Hardware & pools", p: "Protection", t: "Activity", s: "Settings", d: "Dashboard" };
+  const screens = { p: "Pools", v: "Volumes", h: "Hosts", l: "Service levels", a: "Analytics", c: "Capacity", r: "Protection", t: "Activity", s: "Settings", d: "Dashboard" };
   for (const [key, title] of Object.entries(screens)) {
     await page.keyboard.press("g");
     await page.keyboard.press(key);

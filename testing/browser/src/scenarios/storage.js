@@ -1,4 +1,4 @@
-// Disks, pools, volumes, promises: what is done with the page is looked up with the command line.
+// Disks, pools, volumes, service levels: what is done with the page is looked up with the command line.
 
 import { assert, until } from "../world.js";
 
@@ -25,7 +25,7 @@ export async function provision(world) {
     await page.getByRole("list", { name: "Planned changes" }).waitFor();
     await make.click();
   } else {
-    await page.goto(`${world.url}/#/provision/start`);
+    await page.goto(`${world.url}/#/volumes/start`);
   }
   await page.getByRole("heading", { name: "Create a volume" }).waitFor();
   await page.getByLabel("Name of the volume").fill("vm1");
@@ -84,13 +84,13 @@ export async function violation(world) {
 export async function replace(world) {
   await world.ensureLoad();
   const page = await world.page();
-  await page.goto(`${world.url}/#/hardware/tank`);
-  const row = page.getByRole("row").filter({ has: page.getByRole("button", { name: /^Actions for disk 1$/ }) });
+  await page.goto(`${world.url}/#/pools/tank/disks`);
+  const row = page.getByRole("row").filter({ has: page.getByRole("button", { name: "Actions for tank/1", exact: true }) });
   await row.waitFor();
-  await page.getByRole("button", { name: "Actions for disk 1", exact: true }).click();
+  await page.getByRole("button", { name: "Actions for tank/1", exact: true }).click();
   await page.getByRole("menuitem", { name: "Make its light blink for 30 s" }).click();
   await page.getByText("The light of disk 1 blinks.").first().waitFor();
-  await page.getByRole("button", { name: "Actions for disk 1", exact: true }).click();
+  await page.getByRole("button", { name: "Actions for tank/1", exact: true }).click();
   await page.getByRole("menuitem", { name: "Take offline" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByRole("list", { name: "Planned changes" }).waitFor();
@@ -101,8 +101,8 @@ export async function replace(world) {
   await until("the dashboard says it", async () => !(await sentence.innerText()).includes("All is well"));
   const said = (await sentence.innerText()).split("\n")[0];
 
-  await page.goto(`${world.url}/#/hardware/tank`);
-  await page.getByRole("button", { name: "Actions for disk 1", exact: true }).click();
+  await page.goto(`${world.url}/#/pools/tank/disks`);
+  await page.getByRole("button", { name: "Actions for tank/1", exact: true }).click();
   await page.getByRole("menuitem", { name: "Replace" }).click();
   await page.getByLabel("Path", { exact: true }).fill(world.daemon.disk());
   await page.getByRole("button", { name: /^Replace disk/ }).click();
@@ -111,8 +111,8 @@ export async function replace(world) {
     const disks = pool.status.groups.flatMap((group) => group.disks);
     return pool.status.state === "online" && !pool.status.rebuild && disks.length === 3 && disks.every((disk) => disk.status.state === "online") && disks.some((disk) => disk.status.number === 3);
   });
-  await page.getByRole("button", { name: "Actions for disk 3", exact: true }).waitFor();
-  await until("disk 1 has left the page", async () => (await page.getByRole("button", { name: "Actions for disk 1", exact: true }).count()) === 0);
+  await page.getByRole("button", { name: "Actions for tank/3", exact: true }).waitFor();
+  await until("disk 1 has left the page", async () => (await page.getByRole("button", { name: "Actions for tank/1", exact: true }).count()) === 0);
   await page.goto(`${world.url}/#/activity/tasks`);
   await page.getByRole("row").filter({ hasText: "Replace disk" }).getByText("Done").first().waitFor();
   await world.done(page);
@@ -122,13 +122,13 @@ export async function replace(world) {
 export async function trash(world) {
   await world.ensureVolume("tank/paper");
   const page = await world.page();
-  await page.goto(`${world.url}/#/provision`);
+  await page.goto(`${world.url}/#/volumes`);
   await page.getByRole("button", { name: "Actions for tank/paper" }).click();
   await page.getByRole("menuitem", { name: "Take a snapshot" }).click();
   await page.getByLabel("Name", { exact: true }).fill("before");
   await page.getByRole("button", { name: "Take snapshot" }).click();
   await page.getByText("Snapshot tank/paper@before is taken.").waitFor();
-  await page.goto(`${world.url}/#/provision/snapshots`);
+  await page.goto(`${world.url}/#/volumes/snapshots`);
   await page.getByRole("button", { name: "Actions for tank/paper@before" }).click();
   await page.getByRole("menuitem", { name: "Clone into a volume" }).click();
   await page.getByLabel("Name", { exact: true }).fill("copy");
@@ -137,7 +137,7 @@ export async function trash(world) {
 
   // What the API refuses stands beside the field.
   await world.guard.during(async () => {
-    await page.goto(`${world.url}/#/provision`);
+    await page.goto(`${world.url}/#/volumes`);
     await page.getByRole("button", { name: "New volume" }).click();
     await page.getByLabel("Name", { exact: true }).fill("copy");
     await page.getByLabel("Size", { exact: true }).fill("1G");
@@ -157,4 +157,69 @@ export async function trash(world) {
   await page.getByText("tank/copy is restored.").waitFor();
   assert.ok(itemsOf(await world.daemon.json("volume", "list")).some(({ name }) => name === "tank/copy"));
   await world.done(page);
+}
+
+export async function schedule(world) {
+  await world.ensureVolume("tank/old");
+  const page = await world.page();
+  await page.goto(`${world.url}/#/volumes/show/tank%2Fold/settings`);
+  await page.getByLabel("Interval", { exact: true }).selectOption("3600");
+  const keep = page.getByRole("group", { name: "Snapshots to keep" });
+  await keep.getByLabel("Newest").fill("1001");
+  await keep.getByText("Newest: enter a number up to 1000, or leave it empty.").waitFor();
+  await keep.getByLabel("Newest").fill("");
+  await keep.getByText("Enter at least one number.").waitFor();
+  await keep.getByLabel("Hourly").fill("24");
+  await keep.getByLabel("Daily").fill("7");
+  await keep.getByText("Kept: the newest of each of the last 24 hours and 7 days (UTC).").waitFor();
+  await page.getByText("forebay volume set tank/old --snapshot-every 1h --snapshot-keep hourly=24,daily=7").waitFor();
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText("tank/old is changed.").waitFor();
+  const spec = itemsOf(await world.daemon.json("volume", "list")).find(({ name }) => name === "tank/old").spec;
+  assert.equal(spec.snapshot_every_seconds, 3600);
+  assert.deepEqual(spec.snapshot_keep, { last: 0, hourly: 24, daily: 7, weekly: 0, monthly: 0 });
+
+  const rename = async (menu, command, to) => {
+    await page.getByRole("button", { name: menu }).click();
+    await page.getByRole("menuitem", { name: "Rename" }).click();
+    await page.getByLabel("New name").fill(to);
+    await page.getByText(command).waitFor();
+    await page.getByRole("dialog").getByRole("button", { name: "Rename" }).click();
+  };
+  // The page of the volume follows to its new address.
+  await rename("Actions for tank/old", "forebay volume rename tank/old tank/new", "tank/new");
+  await page.getByRole("heading", { name: "tank/new", level: 1 }).waitFor();
+  await page.goto(`${world.url}/#/volumes/show/tank%2Fnew`);
+  await page.getByText("every 1h, kept hourly=24,daily=7").waitFor();
+  const snapshots = async () => itemsOf(await world.daemon.json("snapshot", "list"));
+  await until("the first one is taken", async () => (await snapshots()).some(({ name }) => name.startsWith("tank/new@auto-")));
+  await page.goto(`${world.url}/#/volumes/show/tank%2Fnew/snapshots`);
+  await page.reload();
+  await rename(/^Actions for tank\/new@auto-/, /^forebay snapshot rename tank\/new@auto-\S+ first$/, "first");
+  await page.getByText(/ is now tank\/new@first\.$/).waitFor();
+  assert.ok((await snapshots()).some(({ name }) => name === "tank/new@first"));
+  await world.done(page);
+}
+
+export async function imports(world) {
+  await world.ensureAdmin();
+  const disks = [world.daemon.disk(), world.daemon.disk()];
+  await world.daemon.command("pool", "create", "vault", "--layout", "mirror", "--no-calibrate", ...disks);
+  await world.daemon.command("volume", "create", "vault/old", "--size", "64M");
+  await world.daemon.command("pool", "export", "vault");
+  const page = await world.page();
+  await page.goto(`${world.url}/#/pools`);
+  await page.getByRole("button", { name: "Import", exact: true }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Disks to search, one path per line").fill(disks.join("\n"));
+  await dialog.getByRole("button", { name: "Search disks" }).click();
+  await dialog.getByLabel("Import as").fill("cellar");
+  await dialog.getByText(/^forebay pool import vault .* --as cellar$/).waitFor();
+  await dialog.getByRole("list", { name: "Planned changes" }).waitFor();
+  await dialog.getByRole("button", { name: "Import", exact: true }).click();
+  await page.getByText("Pool vault is imported as cellar.").waitFor();
+  await page.getByRole("link", { name: "cellar", exact: true }).waitFor();
+  assert.ok(itemsOf(await world.daemon.json("volume", "list")).some(({ name }) => name === "cellar/old"));
+  await world.done(page);
+  await world.daemon.command("pool", "destroy", "cellar", "--yes");
 }
