@@ -5,7 +5,7 @@
 
 use forebay_e2e::host::{self, Directory, Outcome};
 use forebay_e2e::{
-    analytics, filesystem, guest, hang, heal, hostile, iscsi, kill, readme, reservations, tools,
+    analytics, docs, filesystem, guest, hang, heal, hostile, iscsi, kill, readme, reservations, tools,
 };
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,6 +19,11 @@ struct Scenario {
 
 const SCENARIOS: &[Scenario] = &[
     Scenario { name: "readme", shows: "what the README's first screen says is true", run: readme::is_true },
+    Scenario {
+        name: "docs",
+        shows: "so is what tutorials and how-to pages have a reader type",
+        run: docs::are_true,
+    },
     Scenario {
         name: "checker-forgetful",
         shows: "the kill -9 checker sees losses where there are some",

@@ -272,3 +272,37 @@ fn a_term_that_no_text_uses() {
         tree.expect("vocabulary", path);
     }
 }
+
+/// Each section of the list, an entry that is there and one that is not.
+#[test]
+fn what_a_page_said_and_no_page_says_any_more() {
+    let tree = Tree::tidy();
+    tree.package("testing/tidy", &[]);
+    tree.write(
+        "docs/b.md",
+        "# B\n\n## One\n\n```text\nforebay pool create --force\n  --log  up to 8 disks\n```\n\n## Two\n\n`disk.gone` `--dry-run` `_total`\n\n\
+         | `nbd`, `iscsi` | `ops` |\n|---|---|\n| shards | 1 048 576 of them |\n\nIt takes ten\nseconds.\n\n- One.\n- Two lists.\n",
+    );
+    let entry = |section: &str, entry: &str| {
+        tree.write("testing/tidy/documented.txt", &format!("# A list\n\n[{section}]\n{entry}\n"))
+    };
+    for (section, there, gone) in [
+        ("commands", "forebay pool create", "forebay pool creat"),
+        ("options", "forebay pool create: --log --force", "forebay pool create: --dry-run --log"),
+        ("options", "forebay pool create: --log", "forebay pool create: --lo"),
+        ("events", "disk.gone", "disk.go"),
+        ("metrics", "_total", "_seconds"),
+        ("statistics", "nbd.ops", "nbd.bytes"),
+        ("limits", "1048576 + shard", "104857 + shard"),
+        ("limits", "10 s + take", "10 s + shard"),
+        ("limits", "8 disk", "8 + shard"),
+        ("limits", "none|two + list", "one + two"),
+        ("limits", "ops + 576|1048576", "048 + shard"),
+    ] {
+        entry(section, there);
+        assert_eq!(tree.breaches(), [], "{there}");
+        entry(section, gone);
+        let expected = ("documented".to_owned(), "testing/tidy/documented.txt:4".to_owned());
+        assert_eq!(tree.breaches(), [expected], "{gone}");
+    }
+}
