@@ -144,6 +144,14 @@ class World:
         for item in owner.call("GET", "/api/v1/snapshots?limit=1000")["items"]:
             if item["name"] in NAMES["snapshots"] and (item["spec"]["held"] or item["spec"]["template"]):
                 owner.call("PATCH", owner.place("snapshots", item["name"]), {"held": False, "template": False})
+        # A level that something uses is not deleted.
+        for kind in ("projects", "volumes"):
+            for item in owner.call("GET", f"/api/v1/{kind}?limit=1000")["items"]:
+                if item["spec"]["level"] != "none" and item["spec"]["sources"]["level"] == "own":
+                    try:
+                        owner.call("PATCH", owner.place(kind, item["name"]), {"level": "none"})
+                    except Refused:
+                        pass  # Of a pool that is only read, say.
         # A clone that is promoted has changed places with what it was made of.
         if not self.clones():
             place = owner.place("snapshots", "tank/one@first")

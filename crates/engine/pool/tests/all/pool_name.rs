@@ -28,12 +28,12 @@ fn a_pool_gets_another_name_as_it_is_imported() {
         // The other is imported: this one is refused by either name, and the error says how it goes.
         for name in ["tank", &id] {
             let error =
-                engine.pool_import(name, pool.paths.clone(), Import::default()).await.err().expect("two");
+                engine.pool_import(name, pool.paths.clone(), Import::default()).await.expect_err("two");
             assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
             assert!(error.remedy.contains("--as"), "{error}");
         }
         // Its own disks say that it is there already.
-        let own = engine.pool_import("tank", disks.clone(), Import::default()).await.err().expect("imported");
+        let own = engine.pool_import("tank", disks.clone(), Import::default()).await.expect_err("imported");
         assert!(own.message.contains("imported already"), "{own}");
         for (new, import, kind) in [
             ("a/b", Import::default(), ErrorKind::Invalid("new_name")),
