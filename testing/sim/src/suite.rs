@@ -34,8 +34,13 @@ pub struct Verdict {
 /// Mistakes that matter for a moment which tests of the pool bring about, and catch them: while a block is the oldest in the log and has come in two parts
 /// (`parts.rs`), while a checkpoint has forgotten a leaf and is not durable yet (`acknowledged.rs`); or which a seed that is known brings about (a write that
 /// is under way when a scrub closes its chunk; the tests of this crate).
-const ELSEWHERE: [Bug; 4] =
-    [Bug::PartsForgetOlderFrame, Bug::HolesTakenForDurable, Bug::ScrubPassesOver, Bug::ReplacedMovesAlong];
+const ELSEWHERE: [Bug; 5] = [
+    Bug::PartsForgetOlderFrame,
+    Bug::HolesTakenForDurable,
+    Bug::ScrubPassesOver,
+    Bug::ReplacedMovesAlong,
+    Bug::VerifiesAmidPlug,
+];
 
 /// Those that are to be caught here.
 pub fn all() -> Vec<Bug> {

@@ -92,6 +92,8 @@ pub struct Verified {
     /// Whether the import has told that writes are lost.
     pub told_of_loss: bool,
     pub unreadable_sectors: u64,
+    /// A read ended because writing had stopped.
+    pub read_suspended: bool,
     pub repaired: u64,
     /// What was held against each disk, by its number.
     pub errors: BTreeMap<u16, ErrorCounts>,
@@ -192,6 +194,18 @@ pub fn verify_in(
         }
         registry(&engine, &h, demand, told("registry.lost")).await?;
         let mut found = catalog(&rt, &engine, &h, demand, &mut verified).await?;
+        // Reads go on in a pool that has stopped, but for what damage keeps from being completed.
+        let is_stopped_by_damage = || {
+            let events = events.lock().expect("no holder of this lock panics");
+            events
+                .iter()
+                .any(|event| event.code == "pool.suspended" && event.message.contains("a checkpoint failed"))
+        };
+        if verified.read_suspended && !is_stopped_by_damage() {
+            return Err(Failure::Outcome(
+                "a read ended because writing had stopped, and no checkpoint failed".into(),
+            ));
+        }
         let mut random = Random::new(seed);
         if demand.read_only {
             takes_no_changes(&rt, &engine, &found).await?;
@@ -390,6 +404,7 @@ async fn read_piece(
                             piece.unreadable[(from - range.start) as usize..(to - range.start) as usize]
                                 .fill(true);
                             verified.unreadable_sectors += u64::from(to - from);
+                            verified.read_suspended |= error == IoError::Suspended;
                         }
                         Err(error) => return Err(outcome(format!("a read failed: {error}"))),
                     }

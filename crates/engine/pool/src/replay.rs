@@ -7,6 +7,9 @@
 //! with a block that verifies nowhere ends the log, whole: nothing after it can have been acknowledged.
 //! What is accepted in doubt is rewritten on the copies that lack it, so that a later import cannot see it otherwise.
 //!
+//! Before any block is verified, the last plug of the log that no frame says is in place is written once more: it may be half done, and
+//! then blocks beside it cannot be computed. Blocks that an earlier plug put into the same lines are among those that are verified.
+//!
 //! Frames before the cut are in the trees already; they are read for blocks that live in the log alone.
 
 use crate::clear::CLEAR_BLOCKS_MAX;
@@ -87,6 +90,9 @@ impl Replay {
         if active(Bug::ReplaySkipsLastFrame) {
             waiting.pop_back();
         }
+        if !active(Bug::VerifiesAmidPlug) {
+            self.unless_rescued(self.plug_again(&waiting).await)?;
+        }
         for (start, frame, payload) in waiting {
             if !self.verify(&frame, &payload).await {
                 if active(Bug::ReplayContinuesAfterGap) {
@@ -98,7 +104,9 @@ impl Replay {
             self.apply(start, &frame, &payload).await?;
             self.unless_rescued(self.restore_parity(&frame, &payload).await)?;
         }
-        self.unless_rescued(self.plug_again().await)?;
+        if active(Bug::VerifiesAmidPlug) {
+            self.unless_rescued(self.plug_again(&VecDeque::new()).await)?;
+        }
         // What was accepted in doubt is certain from here on: the next superblock seals it.
         let disks = self.shard.array.all();
         let lost = self.shard.array.flush(&disks).await.is_err();
@@ -243,17 +251,7 @@ impl Replay {
                 space.grant_logged(id);
             }
             Record::Put { .. } | Record::Grant { .. } => {}
-            // What an earlier incarnation left half written, the import after it has completed.
-            Record::Plug { .. } if frame.incarnation != self.incarnation => {}
-            Record::Plug { chunk, pieces } => {
-                let own = |piece: PlugPiece| Piece {
-                    slot: piece.slot,
-                    at: piece.at,
-                    data: shard.rt.arena().copy(piece.bytes).freeze(),
-                };
-                *self.plug.borrow_mut() = Some((ChunkId(chunk), pieces.into_iter().map(own).collect()));
-            }
-            Record::Plugged => *self.plug.borrow_mut() = None,
+            Record::Plug { .. } | Record::Plugged => self.note_plug(record, frame),
             Record::Items { .. } if shard.index != ITEMS_SHARD => return None,
             Record::Items { items } if !staged_only && !active(Bug::RegistryNotReplayed) => {
                 let mut all = shard.items.borrow_mut();
@@ -268,8 +266,8 @@ impl Replay {
 
     /// Makes the parity of lines that a frame accepted in doubt has written agree with their data: the power may have gone
     /// between the two. Where a disk is missing, nobody can tell from the line what its cells should be, so it is written
-    /// anew: what the frame points to, which was verified, and zeros. Lines that hold anything else are left to
-    /// [`Replay::plug_again`]: what is plugged into them is in place, and durable, before a frame points to it.
+    /// anew: what the frame points to, which was verified, and zeros. Lines that hold anything else are left as they are:
+    /// what is plugged into them is in place, and durable, before a frame points to it.
     async fn restore_parity(&self, frame: &Frame, payload: &[u8]) -> Result<(), Error> {
         if frame.sequence < self.root.cut || active(Bug::ParityNotRestored) {
             return Ok(());
@@ -345,10 +343,39 @@ impl Replay {
         array.written(writing, touched).await
     }
 
-    /// Writes once more what a crash may have left half written into lines in use.
-    async fn plug_again(&self) -> Result<(), Error> {
+    /// Keeps what a record says of the plug that is under way.
+    fn note_plug(&self, record: Record, frame: &Frame) {
+        match record {
+            // What an earlier incarnation left half written, the import after it has completed.
+            Record::Plug { chunk, pieces } if frame.incarnation == self.incarnation => {
+                let own = |piece: PlugPiece| Piece {
+                    slot: piece.slot,
+                    at: piece.at,
+                    data: self.shard.rt.arena().copy(piece.bytes).freeze(),
+                };
+                *self.plug.borrow_mut() = Some((ChunkId(chunk), pieces.into_iter().map(own).collect()));
+            }
+            Record::Plugged => *self.plug.borrow_mut() = None,
+            _ => {}
+        }
+    }
+
+    /// Writes once more what a crash may have left half written into lines in use. The frame that says what was durable before the
+    /// first piece was written, and with it all frames before it: if it is not, nothing was written yet, and the places of its blocks
+    /// are free whatever comes of the doubtful frames `waiting`.
+    async fn plug_again(&self, waiting: &VecDeque<(Chain, Frame, Vec<u8>)>) -> Result<(), Error> {
+        let mut granted = BTreeMap::new();
+        for (_, frame, payload) in waiting {
+            for record in decode_records(payload, frame.records).unwrap_or_default() {
+                match record {
+                    Record::Grant { chunk } => drop(granted.insert(chunk.id, chunk.slots)),
+                    record => self.note_plug(record, frame),
+                }
+            }
+        }
         let Some((chunk, pieces)) = self.plug.take() else { return Ok(()) };
-        let slots = self.shard.space.borrow().chunk(chunk).map(|chunk| chunk.entry.slots.clone());
+        let known = self.shard.space.borrow().chunk(chunk).map(|chunk| chunk.entry.slots.clone());
+        let slots = known.or_else(|| granted.remove(&chunk));
         let fits = |slots: &Vec<SlotRef>| pieces.iter().all(|piece| usize::from(piece.slot) < slots.len());
         let Some(slots) = slots.filter(fits) else { return Ok(()) };
         if active(Bug::PlugNotReplayed) {

@@ -253,6 +253,8 @@ pub enum Bug {
     NumberComesBack,
     /// An import computes the parity of a line of which it has looked at some blocks only.
     ParityOfUnseen,
+    /// An import verifies blocks before it completes what was being written into the lines that they are in.
+    VerifiesAmidPlug,
     /// A loop over everything that a shard has keeps the core until it is through.
     LoopsNeverYield,
     /// A login panics on what an initiator sends.
@@ -269,7 +271,7 @@ pub enum Bug {
 
 impl Bug {
     /// What has to be caught: by the simulator's suite, except for a few that a test of the crate they are planted in catches.
-    pub const ALL: [Bug; 105] = [
+    pub const ALL: [Bug; 106] = [
         Bug::SkipDataFlush,
         Bug::SkipLogFlush,
         Bug::AckBeforeFlush,
@@ -349,6 +351,7 @@ impl Bug {
         Bug::ScrubLeavesUnread,
         Bug::ScrubPassesOver,
         Bug::ReplacedMovesAlong,
+        Bug::VerifiesAmidPlug,
         Bug::ScrubAvoidsLate,
         Bug::ReservationNotHeld,
         Bug::SnapshotReservesNothing,
