@@ -1,4 +1,5 @@
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vitest/config";
 
-export default defineConfig({ plugins: [svelte()], test: { include: ["tests/**/*.test.ts"], environment: "node" } });
+// Components run as they do in a browser, where a test asks for a document.
+export default defineConfig({ plugins: [svelte()], resolve: { conditions: ["browser"] }, test: { include: ["tests/**/*.test.ts"], environment: "node" } });

@@ -187,10 +187,14 @@ async function restore(player) {
   await player.choose(`Actions for ${name}`, "Delete");
   await dialog.getByRole("list", { name: "Planned changes" }).waitFor();
   await player.look("delete a volume");
-  // Its page is still open, and asks for it.
+  // Its page leads to the volumes that there are.
+  const shown = page.url();
+  await dialog.getByRole("button", { name: "Move to the trash" }).click();
+  await player.told(`${name} is deleted.`);
+  await page.getByRole("heading", { name: "Volumes", level: 1 }).waitFor();
+  // An address that was kept says that it is gone.
   await player.world.guard.during(async () => {
-    await dialog.getByRole("button", { name: "Move to the trash" }).click();
-    await player.told(`${name} is deleted.`);
+    await page.goto(shown);
     await page.getByText(`There is no volume ${name}.`).waitFor();
     await player.look("volume that is gone");
     await player.to("Protection");
