@@ -17,6 +17,7 @@ use crate::reserve::Attempt;
 use crate::shard::Shard;
 use crate::steps::Steps;
 use crate::{Engine, controls_of, find_pool};
+use async_recursion::async_recursion as boxed;
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Id, WallTime};
 use forebay_runtime::Rt;
@@ -358,11 +359,13 @@ impl Control {
 impl Engine {
     /// Keeps the moment of a snapshot (`POOL/VOLUME@NAME`, or a UUID) as the base of increments, under a name of its own or the snapshot's. The
     /// snapshot can be deleted then.
+    #[boxed]
     pub async fn bookmark_create(&self, snapshot: &str, name: Option<String>) -> Result<BookmarkInfo, Error> {
         self.bookmark_of(snapshot, name, Attempt::Real).await
     }
 
     /// The bookmark that [`Engine::bookmark_create`] would make, or why it would not, without making it.
+    #[boxed]
     pub async fn bookmark_create_check(
         &self,
         snapshot: &str,
@@ -384,6 +387,7 @@ impl Engine {
     }
 
     /// All bookmarks, of one pool or of all, oldest first within a volume.
+    #[boxed]
     pub async fn bookmarks(&self, pool: Option<&str>) -> Result<Vec<BookmarkInfo>, Error> {
         let pool = pool.map(str::to_string);
         let gather = |rt: Rt| async move {
@@ -397,6 +401,7 @@ impl Engine {
     }
 
     /// A bookmark by `POOL/VOLUME#NAME` or UUID.
+    #[boxed]
     pub async fn bookmark(&self, name: &str) -> Result<BookmarkInfo, Error> {
         let name = name.to_string();
         let look = |rt: Rt| async move {
@@ -410,6 +415,7 @@ impl Engine {
     }
 
     /// Deletes a bookmark, `POOL/VOLUME#NAME` or UUID.
+    #[boxed]
     pub async fn bookmark_delete(&self, name: &str) -> Result<(), Error> {
         let name = name.to_string();
         let delete = |rt: Rt| async move {

@@ -19,6 +19,7 @@ use crate::registry::{UNBOUNDED, UNMEASURED};
 use crate::shard::Shard;
 use crate::spec::PoolSpeed;
 use crate::volume::LocalVolume;
+use async_recursion::async_recursion as boxed;
 use forebay_base::{Id, MIB, Random};
 use forebay_compress::Compression;
 use forebay_device::{DiskEntry, DiskStatus};
@@ -359,6 +360,7 @@ impl Control {
 
 impl Engine {
     /// Measures what a pool's disks can do. It takes some seconds, in which the pool is busy with it.
+    #[boxed]
     pub async fn pool_calibrate(&self, pool: &str) -> Result<PoolSpeed, Error> {
         let calibrate = |control: Rc<Control>| async move {
             control.writable()?;

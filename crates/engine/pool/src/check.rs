@@ -16,6 +16,7 @@ use crate::items::read_items;
 use crate::open::{
     FrameReader, StoredCatalog, StoredChunks, log_ring, read_catalog, read_chunk_table, read_damage,
 };
+use async_recursion::async_recursion as boxed;
 use forebay_base::Id;
 use forebay_compress::Codec;
 use forebay_device::{Health, Owner, UNIT, record_bytes};
@@ -57,6 +58,7 @@ impl CheckReport {
 }
 
 /// Checks the pool whose disks are at `paths`. An error when there is no pool to check.
+#[boxed(?Send)]
 pub async fn check(rt: &Rt, paths: &[String]) -> Result<CheckReport, Error> {
     let mut found: Vec<Found> = Vec::new();
     for path in paths {

@@ -10,6 +10,7 @@ use crate::read::Reader;
 use crate::reserve::Claim;
 use crate::spec::{VolumeFormat, VolumeInfo};
 use crate::volume::{LocalVolume, finish};
+use async_recursion::async_recursion as boxed;
 use forebay_base::planted::{Bug, active};
 use forebay_qos::{Task, Work};
 use forebay_runtime::Buf;
@@ -258,12 +259,14 @@ impl Control {
 
 impl Engine {
     /// The volume, if [`Engine::volume_reclaim`] would not refuse it at once.
+    #[boxed]
     pub async fn volume_reclaimable(&self, volume: &str) -> Result<VolumeInfo, Error> {
         self.on_writable_volume(volume, |control, name| async move { control.reclaimable(&name).await }).await
     }
 
     /// Looks through a volume (`POOL/NAME` or UUID) for blocks of zeros, and gives their space back: how many bytes. Clients go on.
     /// Dropping the future does not end it, `progress` does.
+    #[boxed]
     pub async fn volume_reclaim(&self, volume: &str, progress: Arc<WorkProgress>) -> Result<u64, Error> {
         self.on_writable_volume(volume, |control, name| async move {
             control.volume_reclaim(&name, progress).await

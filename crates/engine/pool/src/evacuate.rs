@@ -23,6 +23,7 @@ use crate::slots::DATA;
 use crate::steps::Steps;
 use crate::turns::Pace;
 use crate::wanted::Wanted;
+use async_recursion::async_recursion as boxed;
 use forebay_base::planted::{Bug, active};
 use forebay_qos::Work;
 use forebay_runtime::completion;
@@ -72,7 +73,8 @@ impl Shard {
     }
 
     /// The same, for chunks of so many units.
-    pub async fn reclaim_for(self: &Rc<Self>, wanted: Vec<Units>) -> bool {
+    #[boxed(?Send)]
+    pub async fn reclaim_for(&self, wanted: Vec<Units>) -> bool {
         let pool = self.shared.id;
         let reclaimed = call(self.shared.cores.core(0), move |rt| async move {
             match registry(&rt).control(pool) {

@@ -20,6 +20,7 @@ use crate::record::{DatasetRecord, DatasetState};
 use crate::registry::registry;
 use crate::shard::Shard;
 use crate::spec::{MoveLeft, MoveSide, Severity, VolumeInfo};
+use async_recursion::async_recursion as boxed;
 use forebay_base::Id;
 use forebay_runtime::Rt;
 use std::rc::Rc;
@@ -313,6 +314,7 @@ impl Control {
 
 impl Engine {
     /// What moves have left that wait for a pool.
+    #[boxed]
     pub async fn moves_left(&self) -> Result<Vec<MoveLeft>, Error> {
         self.on_core_0(|rt| async move {
             let mut all = Vec::new();
@@ -325,6 +327,7 @@ impl Engine {
     }
 
     /// Makes a volume, with a new id, of what a move has left in `POOL/NAME`, when the other pool is lost.
+    #[boxed]
     pub async fn move_keep(&self, volume: &str, new_name: Option<&str>) -> Result<VolumeInfo, Error> {
         let (pool, name) = split(volume)?;
         let new_name = new_name.map(str::to_string);
@@ -332,6 +335,7 @@ impl Engine {
     }
 
     /// Deletes what a move has left in `POOL/NAME`, when the other pool is lost.
+    #[boxed]
     pub async fn move_abandon(&self, volume: &str) -> Result<(), Error> {
         let (pool, name) = split(volume)?;
         self.on_writable_pool(pool, |control| async move { control.move_abandon(&name).await }).await

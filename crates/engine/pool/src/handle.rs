@@ -12,6 +12,7 @@ use crate::shard::Shard;
 use crate::spec::{Extent, SyncPolicy};
 use crate::tally::Request;
 use crate::volume::{Admitted, LocalVolume, length};
+use async_recursion::async_recursion as boxed;
 use forebay_base::Id;
 use forebay_qos::Work;
 use forebay_runtime::{Buf, Rt};
@@ -174,16 +175,19 @@ impl Volume {
 
     /// Gives back the space of every whole block in the range; it reads as zeros afterwards. Partial blocks at the ends stay
     /// as they are. Large ranges are done piece by piece, each of which is atomic.
+    #[boxed(?Send)]
     pub async fn discard(&self, at: u64, len: u64, fua: bool) -> Result<(), IoError> {
         self.ask(Work::write(0, 1), false, |here| async move { here.discard(at, len, fua).await }).await
     }
 
     /// The range reads as zeros afterwards; whole blocks by metadata alone.
+    #[boxed(?Send)]
     pub async fn write_zeroes(&self, at: u64, len: u64, fua: bool) -> Result<(), IoError> {
         self.ask(Work::write(0, 1), false, |here| async move { here.write_zeroes(at, len, fua).await }).await
     }
 
     /// Writes `new` if the volume holds `expected` there (same length, at most 1 MiB); otherwise `Ok(Err(first differing byte))`.
+    #[boxed(?Send)]
     pub async fn compare_and_write(
         &self,
         at: u64,
@@ -196,17 +200,20 @@ impl Volume {
 
     /// Which parts of the range hold data: extents that cover it from its start, at most `extents_max` of them. They may end before the
     /// range does; then ask again from there.
+    #[boxed(?Send)]
     pub async fn status(&self, at: u64, len: u64, extents_max: usize) -> Result<Vec<Extent>, IoError> {
         self.run(|here| async move { here.status(at, len, extents_max).await }).await
     }
 
     /// What [`Volume::store_attributes`] stored last; nothing when it never did.
+    #[boxed(?Send)]
     pub async fn load_attributes(&self) -> Result<Option<Vec<u8>>, IoError> {
         self.run(|here| async move { here.load_attributes().await }).await
     }
 
     /// Keeps `bytes` with the volume, durably, instead of what was kept before; none to keep nothing. `OutOfRange` for more
     /// than [`crate::ATTRIBUTES_BYTES_MAX`].
+    #[boxed(?Send)]
     pub async fn store_attributes(&self, bytes: &[u8]) -> Result<(), IoError> {
         self.run(|here| async move { here.store_attributes(bytes).await }).await
     }

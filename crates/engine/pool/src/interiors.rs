@@ -7,6 +7,7 @@ use crate::dataset::Dataset;
 use crate::error::IoError;
 use crate::record::DatasetRecord;
 use crate::shard::Shard;
+use async_recursion::async_recursion as boxed;
 use forebay_tree::{FANOUT, Next, NodeHeader, Tree, Unread, decode_ptrs};
 use std::rc::Rc;
 
@@ -36,6 +37,7 @@ impl DatasetRecord {
 
 impl Shard {
     /// Reads an interior node: what is below it is asked for. It may be another when this is done: look again.
+    #[boxed(?Send)]
     pub async fn read_above(&self, dataset: &Dataset, node: Unread) -> Result<(), IoError> {
         let header = NodeHeader::of_blocks(self.shared.id, dataset.family(), node.level, node.index);
         let still = || dataset.tree.borrow().is_unread(node);

@@ -23,6 +23,7 @@ use crate::rows::Rows;
 use crate::shard::Shard;
 use crate::table_tree::{Place, Ref, Root, TableTree};
 use crate::tables::{Table, nodes_of, per_leaf};
+use async_recursion::async_recursion as boxed;
 use forebay_base::Id;
 use forebay_base::codec::{Reader, Truncated, Writer};
 use forebay_base::planted::{Bug, active};
@@ -440,6 +441,7 @@ impl Control {
 
 impl Engine {
     /// All items of a pool's registry.
+    #[boxed]
     pub async fn items(&self, pool: &str) -> Result<BTreeMap<String, Vec<u8>>, Error> {
         let all = |shard: Rc<Shard>| async move { shard.items.borrow().all() };
         self.on_pool(pool, move |control| async move { control.on_shard(ITEMS_SHARD, all).await }).await
@@ -450,6 +452,7 @@ impl Engine {
     ///
     /// # Errors
     /// Invalid when something is too long, no space when it would be too much, conflict when the pool is imported read-only, suspended.
+    #[boxed]
     pub async fn put_items(&self, pool: &str, changes: ItemChanges) -> Result<(), Error> {
         self.on_writable_pool(pool, move |control| async move { control.put_items(changes).await }).await
     }

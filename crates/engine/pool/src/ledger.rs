@@ -15,6 +15,7 @@ use crate::registry::registry;
 use crate::shard::Shard;
 use crate::spec::Severity;
 use crate::steps::Steps;
+use async_recursion::async_recursion as boxed;
 use forebay_base::{Id, Nanos, WallTime};
 use forebay_qos::{Account, Cause, Circumstances, Level, State, Task, WHOLE};
 use forebay_runtime::Vitals;
@@ -413,6 +414,7 @@ impl Ledger {
 
 impl Engine {
     /// Promises that are broken, as a person was told of them.
+    #[boxed]
     pub async fn broken_promises(&self, pool: &str) -> Result<Vec<Broken>, crate::Error> {
         self.on_pool(pool, |control| async move {
             let broken = control.ledger.broken.borrow();
@@ -422,11 +424,13 @@ impl Engine {
     }
 
     /// The seconds of a pool's ledger that came after that number, the oldest first.
+    #[boxed]
     pub async fn ledger(&self, pool: &str, after: u64) -> Result<Vec<Arc<LedgerSecond>>, crate::Error> {
         self.on_pool(pool, move |control| async move { Ok(control.ledger.after(after)) }).await
     }
 
     /// What a pool's disks did in the seconds that came after that number, of the last ten, the oldest first.
+    #[boxed]
     pub async fn disks_seconds(&self, pool: &str, after: u64) -> Result<Vec<Arc<DisksSecond>>, crate::Error> {
         let newer = move |control: &Control| {
             let seconds = control.ledger.disks.borrow();

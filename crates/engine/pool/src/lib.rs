@@ -135,6 +135,7 @@ pub use trim::Trimmed;
 pub use utc::utc;
 pub use volume::IO_BYTES_MAX;
 
+use async_recursion::async_recursion as boxed;
 use control::Control;
 use forebay_base::Id;
 use forebay_device::write_label;
@@ -170,6 +171,7 @@ impl Engine {
     }
 
     /// Has volumes' turns be what these levels say, besides those that are built in. In force on all cores when it returns.
+    #[boxed]
     pub async fn set_levels(&self, levels: &BTreeMap<Id, Level>) -> Result<(), Error> {
         for core in 0..self.cores.count() {
             let levels = levels.clone();
@@ -265,6 +267,7 @@ impl Engine {
         self.on_core_0(found).await
     }
 
+    #[boxed]
     pub async fn pool_create(&self, spec: PoolSpec) -> Result<PoolStatus, Error> {
         let (cores, config) = (self.cores.clone(), self.config.clone());
         self.on_core_0(move |rt| async move {
@@ -286,12 +289,14 @@ impl Engine {
     }
 
     /// What [`Engine::pool_create`] would refuse, without making anything: looks at the disks and writes nothing.
+    #[boxed]
     pub async fn pool_create_check(&self, spec: PoolSpec) -> Result<Vec<u64>, Error> {
         let sizes = |disks: Vec<Disk>| disks.iter().map(|disk| disk.geometry().size).collect();
         self.on_core_0(move |rt| async move { create::examine(&rt, &spec).await.map(sizes) }).await
     }
 
     /// Imports the pool called `name` (or with that UUID) from the disks at `paths`.
+    #[boxed]
     pub async fn pool_import(
         &self,
         name: &str,
@@ -302,6 +307,7 @@ impl Engine {
     }
 
     /// The same, with another name for the pool from now on.
+    #[boxed]
     pub async fn pool_import_as(
         &self,
         name: &str,
@@ -320,26 +326,31 @@ impl Engine {
     }
 
     /// Refuses as every change of the pool would be, when it was imported to be read only or has stopped writing.
+    #[boxed]
     pub async fn pool_changeable(&self, pool: &str) -> Result<(), Error> {
         self.on_writable_pool(pool, |control| async move { control.writing() }).await
     }
 
     /// What [`Engine::pool_destroy`] would refuse: it needs no pool that still writes.
+    #[boxed]
     pub async fn pool_destroy_check(&self, pool: &str) -> Result<(), Error> {
         self.on_writable_pool(pool, |control| async move { control.refuse_while_retained().await }).await
     }
 
     /// Pools whose labels are on the disks at `paths`.
+    #[boxed]
     pub async fn pool_scan(&self, paths: Vec<String>) -> Vec<PoolFound> {
         self.on_core_0(move |rt| async move { Ok(import::scan(&rt, &paths).await) }).await.unwrap_or_default()
     }
 
     /// Checkpoints and closes a pool; one that is only read is left as it was.
+    #[boxed]
     pub async fn pool_export(&self, name: &str) -> Result<(), Error> {
         self.on_pool(name, |control| async move { close(&control).await }).await
     }
 
     /// Exports a pool and erases its labels.
+    #[boxed]
     pub async fn pool_destroy(&self, name: &str) -> Result<(), Error> {
         self.on_writable_pool(name, |control| async move {
             // A pool that is refused at once does not refuse retention meanwhile.
@@ -369,6 +380,7 @@ impl Engine {
         .await
     }
 
+    #[boxed]
     pub async fn pools(&self) -> Vec<PoolStatus> {
         let gather = |rt: Rt| async move {
             let statuses = registry(&rt)
@@ -381,21 +393,25 @@ impl Engine {
     }
 
     /// Forces a checkpoint of one pool and returns its number.
+    #[boxed]
     pub async fn checkpoint(&self, pool: &str) -> Result<u64, Error> {
         self.on_writable_pool(pool, |control| async move { control.checkpoint().await }).await
     }
 
     /// Moves scattered blocks together and gives the chunks that become free back to the pool; how many those were.
+    #[boxed]
     pub async fn pool_compact(&self, pool: &str) -> Result<u64, Error> {
         self.on_writable_pool(pool, |control| async move { control.compact().await }).await
     }
 
+    #[boxed]
     pub async fn volume_create(&self, spec: VolumeSpec) -> Result<VolumeInfo, Error> {
         let pool = spec.pool.clone();
         self.on_writable_pool(&pool, |control| async move { control.volume_create(spec).await }).await
     }
 
     /// What [`Engine::volume_create`] would refuse, without creating anything.
+    #[boxed]
     pub async fn volume_create_check(&self, spec: VolumeSpec) -> Result<(), Error> {
         let pool = spec.pool.clone();
         let check = |control: Rc<Control>| async move { control.volume_create_check(spec).await };
@@ -403,6 +419,7 @@ impl Engine {
     }
 
     /// All volumes, of one pool or of all.
+    #[boxed]
     pub async fn volumes(&self, pool: Option<&str>) -> Result<Vec<VolumeInfo>, Error> {
         let pool = pool.map(str::to_string);
         let gather = |rt: Rt| async move {
@@ -419,11 +436,13 @@ impl Engine {
     }
 
     /// A volume by `POOL/NAME` or UUID.
+    #[boxed]
     pub async fn volume(&self, name: &str) -> Result<VolumeInfo, Error> {
         self.on_volume(name, |control, name| async move { control.volume_info(&name).await }).await
     }
 
     /// Grows a volume while clients use it; shrinking is refused.
+    #[boxed]
     pub async fn volume_resize(&self, name: &str, size: u64) -> Result<VolumeInfo, Error> {
         self.on_writable_volume(name, move |control, name| async move {
             control.volume_resize(&name, size, Attempt::Real).await
@@ -432,6 +451,7 @@ impl Engine {
     }
 
     /// What [`Engine::volume_resize`] would refuse, without changing anything.
+    #[boxed]
     pub async fn volume_resize_check(&self, name: &str, size: u64) -> Result<(), Error> {
         let check = move |control: Rc<Control>, name: String| async move {
             control.volume_resize(&name, size, Attempt::Trial).await.map(drop)
@@ -440,6 +460,7 @@ impl Engine {
     }
 
     /// What [`Engine::volume_convert`] would refuse, without changing anything.
+    #[boxed]
     pub async fn volume_convert_check(&self, name: &str, format: VolumeFormat) -> Result<(), Error> {
         let check = move |control: Rc<Control>, name: String| async move {
             control.volume_convert(&name, format, Attempt::Trial).await.map(drop)
@@ -449,6 +470,7 @@ impl Engine {
 
     /// Gives a volume another format, while clients use it; durable when done. `NoSpace` when the pool cannot hold what it would
     /// reserve.
+    #[boxed]
     pub async fn volume_convert(&self, name: &str, format: VolumeFormat) -> Result<VolumeInfo, Error> {
         self.on_writable_volume(name, move |control, name| async move {
             control.volume_convert(&name, format, Attempt::Real).await
@@ -456,6 +478,7 @@ impl Engine {
         .await
     }
 
+    #[boxed]
     pub async fn volume_set(&self, name: &str, change: VolumeChange) -> Result<VolumeInfo, Error> {
         self.on_writable_volume(
             name,
@@ -465,6 +488,7 @@ impl Engine {
     }
 
     /// Deletes a volume, into the trash or for good; the space of one that is gone for good comes back in the background.
+    #[boxed]
     pub async fn volume_delete(&self, name: &str, how: VolumeDelete) -> Result<(), Error> {
         self.on_writable_volume(
             name,
@@ -474,6 +498,7 @@ impl Engine {
     }
 
     /// Checkpoints and closes everything.
+    #[boxed]
     pub async fn stop(&self) {
         let close_all = |rt: Rt| async move {
             for control in registry(&rt).controls() {

@@ -17,6 +17,7 @@ use crate::spec::{Severity, SyncPolicy, VolumeFormat, VolumeInfo};
 use crate::tables::DATASETS_MAX;
 use crate::volume::LocalVolume;
 use crate::{Engine, find_pool};
+use async_recursion::async_recursion as boxed;
 use forebay_base::Id;
 use forebay_device::UNIT;
 use forebay_runtime::Rt;
@@ -421,6 +422,7 @@ async fn volume_move(
 impl Engine {
     /// Moves a volume (`POOL/NAME` or UUID) into another pool while clients use it. It keeps its id, its name within the pool and its
     /// properties; its space comes back in the background. Dropping the future does not end the move, `progress` does.
+    #[boxed]
     pub async fn volume_move(
         &self,
         volume: &str,
@@ -438,6 +440,7 @@ impl Engine {
     }
 
     /// What [`Engine::volume_move`] would refuse at once, for other reasons than reservations.
+    #[boxed]
     pub async fn volume_move_check(&self, volume: &str, pool: &str) -> Result<(), Error> {
         let pool = pool.to_string();
         self.on_writable_volume(volume, |source, name| async move {

@@ -16,6 +16,7 @@ use crate::read::{Reader, Source};
 use crate::reserve::Claim;
 use crate::shard::Shard;
 use crate::wanted::Wanted;
+use async_recursion::async_recursion as boxed;
 use forebay_base::WallTime;
 use forebay_base::codec::{Reader as Decoder, Writer};
 use forebay_base::planted::{Bug, active};
@@ -159,6 +160,7 @@ impl Shard {
     }
 
     /// The same; false when the rest is known to be lost: the block was stored in part. An error when it cannot be had now.
+    #[boxed(?Send)]
     async fn read_rest(&self, dataset: &Dataset, block: u64, reader: Reader) -> Result<bool, IoError> {
         let in_part = || dataset.staged.borrow().get(&block).is_some_and(|staged| staged.parts.is_some());
         let (block_bytes, mut doubted, mut is_stale) = (dataset.block_bytes(), None, false);

@@ -19,6 +19,7 @@ use crate::shard::Shard;
 use crate::spec::{ProjectChange, ProjectInfo, ProjectProperties, Setting, Source, Sources};
 use crate::volumes::{check_block_size, check_name};
 use crate::{Engine, controls_of, find_pool};
+use async_recursion::async_recursion as boxed;
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Id, MIB, WallTime};
 use forebay_runtime::Rt;
@@ -477,6 +478,7 @@ impl Control {
 
 impl Engine {
     /// All projects, of one pool or of all.
+    #[boxed]
     pub async fn projects(&self, pool: Option<&str>) -> Result<Vec<ProjectInfo>, Error> {
         let pool = pool.map(str::to_string);
         let gather = |rt: Rt| async move {
@@ -527,11 +529,13 @@ impl Engine {
     }
 
     /// A project by `POOL/PROJECT` or UUID.
+    #[boxed]
     pub async fn project(&self, name: &str) -> Result<ProjectInfo, Error> {
         self.on_project(name, |control, name| async move { control.project_info(&name).await }).await
     }
 
     /// Makes a project, `POOL/PROJECT`.
+    #[boxed]
     pub async fn project_create(
         &self,
         name: &str,
@@ -544,6 +548,7 @@ impl Engine {
     }
 
     /// Changes what a project's volumes inherit; when it is done, all of them do.
+    #[boxed]
     pub async fn project_set(&self, name: &str, change: ProjectChange) -> Result<ProjectInfo, Error> {
         self.on_writable_project(name, move |control, name| async move {
             control.project_set(&name, change).await
@@ -552,12 +557,14 @@ impl Engine {
     }
 
     /// Deletes a project without volumes.
+    #[boxed]
     pub async fn project_delete(&self, name: &str) -> Result<(), Error> {
         self.on_writable_project(name, |control, name| async move { control.project_delete(&name).await })
             .await
     }
 
     /// What [`Engine::project_delete`] would refuse, without deleting anything.
+    #[boxed]
     pub async fn project_delete_check(&self, name: &str) -> Result<(), Error> {
         self.on_writable_project(name, |control, name| async move {
             let (name, _) = control.existing_project(&name)?;
@@ -567,6 +574,7 @@ impl Engine {
     }
 
     /// What [`Engine::project_create`] would refuse, without making anything.
+    #[boxed]
     pub async fn project_create_check(&self, name: &str, properties: ProjectProperties) -> Result<(), Error> {
         self.on_writable_project(name, move |control, name| async move {
             control.check_project_name(&name)?;
@@ -576,6 +584,7 @@ impl Engine {
     }
 
     /// Refuses a volume's name (within the pool) as its creation would, whether or not another volume has it.
+    #[boxed]
     pub async fn volume_name_check(&self, pool: &str, name: &str) -> Result<(), Error> {
         let name = name.to_string();
         self.on_pool(pool, |control| async move { control.check_new_name(&name) }).await

@@ -14,6 +14,7 @@ use crate::registry::registry;
 use crate::shard::Shard;
 use crate::spec::{Severity, VolumeInfo};
 use crate::steps::Steps;
+use async_recursion::async_recursion as boxed;
 use forebay_base::{Id, WallTime};
 use forebay_qos::{Level, Promise, Rate, SHARE_MAX, WHOLE, Wish, kept};
 use std::rc::Rc;
@@ -347,6 +348,7 @@ impl Control {
 impl Engine {
     /// Refuses (`Conflict`) a change that would make a promise which the pool cannot keep; changes nothing. What is changed all the same is best
     /// effort, and breaks nobody's.
+    #[boxed]
     pub async fn promise_check(&self, pool: &str, change: PromiseChange) -> Result<(), Error> {
         self.on_pool(pool, |control| async move { control.check_promise(&change).await }).await
     }

@@ -13,6 +13,7 @@ use crate::parts::IN_PART;
 use crate::shard::Shard;
 use crate::spec::Severity;
 use crate::turns::Turn;
+use async_recursion::async_recursion as boxed;
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Checksum, Id};
 use forebay_device::SlotRef;
@@ -150,7 +151,23 @@ impl Shard {
             Found::Unread(_) => None,
         };
         let found = dataset.tree.borrow().lookup(block);
-        let Found::Unread(node) = found else { return Ok(source(found)) };
+        if !matches!(found, Found::Unread(_)) {
+            return Ok(source(found));
+        }
+        let read = self.read_way(dataset, block, reader).await?;
+        Ok(read.and_then(source))
+    }
+
+    /// Reads the next node on the way to a block, which the tree has not read; where the block is, if that is known then and not kept.
+    #[boxed(?Send)]
+    async fn read_way(
+        &self,
+        dataset: &Dataset,
+        block: u64,
+        reader: Reader,
+    ) -> Result<Option<Found>, IoError> {
+        let found = dataset.tree.borrow().lookup(block);
+        let Found::Unread(node) = found else { return Ok(None) };
         let still = || dataset.tree.borrow().lookup(block) == found;
         let turn = self.turn_to_read(dataset, reader, &[NODE_BYTES]).await;
         if node.level > 0 {
@@ -172,7 +189,7 @@ impl Shard {
             return Ok(None);
         }
         // A checkpoint is resolving the leaf: use what was read without keeping it.
-        Ok(over.and_then(source))
+        Ok(over)
     }
 
     /// Whether a block holds data, reading its leaf if need be.
@@ -236,6 +253,7 @@ impl Shard {
     }
 
     /// Makes every copy of a block right, of a pointer that is current, if one of them is.
+    #[boxed(?Send)]
     async fn mend_copies(&self, ptr: &Ptr) {
         let may_write = !self.is_suspended() && !self.shared.import.read_only;
         let (Some(slots), true) = (self.slots(ptr), may_write) else { return };

@@ -26,6 +26,7 @@ use crate::stream::{Decoder, Header, Record, StreamError, Totals};
 use crate::volume::LocalVolume;
 use crate::volumes::{check_name, check_size};
 use crate::{Engine, controls_of};
+use async_recursion::async_recursion as boxed;
 use forebay_base::planted::{Bug, active};
 use forebay_base::{Id, MIB, WallTime};
 use forebay_runtime::{Remote, Rt};
@@ -594,6 +595,7 @@ impl SnapshotReceiver {
     }
 
     /// Takes the next bytes. After an error the stream is over; what came before is kept.
+    #[boxed]
     pub async fn push(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         loop {
             let record = match self.decoder.next(&mut bytes) {
@@ -640,6 +642,7 @@ impl SnapshotReceiver {
     }
 
     /// No more bytes come: the snapshot that is there now, if all has come.
+    #[boxed]
     pub async fn finish(mut self) -> Result<SnapshotInfo, Error> {
         if let Err(error) = self.decoder.finish() {
             return Err(self.damaged(error).await);
@@ -658,6 +661,7 @@ impl SnapshotReceiver {
 
 impl Engine {
     /// Receives a stream as volume `POOL/NAME`: a new one, or one that has the snapshot that the stream builds upon.
+    #[boxed]
     pub async fn snapshot_receive(
         &self,
         volume: &str,
@@ -674,6 +678,7 @@ impl Engine {
     }
 
     /// What has been received in part, of one pool or of all.
+    #[boxed]
     pub async fn receptions(&self, pool: Option<&str>) -> Result<Vec<ReceptionInfo>, Error> {
         let pool = pool.map(str::to_string);
         let gather = |rt: Rt| async move {
@@ -687,6 +692,7 @@ impl Engine {
     }
 
     /// Gives up what was received for `POOL/NAME`; its space comes back in the background.
+    #[boxed]
     pub async fn reception_delete(&self, volume: &str) -> Result<(), Error> {
         let Some((pool, name)) = volume.split_once('/') else {
             return Err(Error::new(ErrorKind::Invalid("name"), volume, "a volume is named POOL/NAME"));

@@ -13,6 +13,7 @@ use crate::reserve::Attempt;
 use crate::shard::Shard;
 use crate::spec::{SnapshotInfo, VolumeInfo};
 use crate::volume::LocalVolume;
+use async_recursion::async_recursion as boxed;
 use std::rc::Rc;
 
 impl Control {
@@ -121,11 +122,13 @@ impl Control {
 
 impl Engine {
     /// Gives a volume another name (within the pool): at once, for its clients too, who keep it.
+    #[boxed]
     pub async fn volume_rename(&self, volume: &str, new: &str) -> Result<VolumeInfo, Error> {
         self.rename_volume(volume, new, Attempt::Real).await
     }
 
     /// What [`Engine::volume_rename`] would refuse, without doing it.
+    #[boxed]
     pub async fn volume_rename_check(&self, volume: &str, new: &str) -> Result<(), Error> {
         self.rename_volume(volume, new, Attempt::Trial).await.map(drop)
     }
@@ -139,11 +142,13 @@ impl Engine {
     }
 
     /// Gives a snapshot another name, `new` being what stands behind the `@`.
+    #[boxed]
     pub async fn snapshot_rename(&self, snapshot: &str, new: &str) -> Result<SnapshotInfo, Error> {
         self.rename_snapshot(snapshot, new, Attempt::Real).await
     }
 
     /// What [`Engine::snapshot_rename`] would refuse, without doing it.
+    #[boxed]
     pub async fn snapshot_rename_check(&self, snapshot: &str, new: &str) -> Result<(), Error> {
         self.rename_snapshot(snapshot, new, Attempt::Trial).await.map(drop)
     }

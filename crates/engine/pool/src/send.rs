@@ -21,6 +21,7 @@ use crate::record::{DatasetKind, DatasetRecord};
 use crate::registry::{call, registry};
 use crate::shard::Shard;
 use crate::stream::{DATA_BYTES_MAX, Encoder, Header};
+use async_recursion::async_recursion as boxed;
 use forebay_base::Id;
 use forebay_base::planted::{Bug, active};
 use forebay_qos::Task;
@@ -385,6 +386,7 @@ impl SnapshotStream {
     }
 
     /// The next bytes, at most some 2 MiB; nothing at the end. After an error there are no more.
+    #[boxed]
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, Error> {
         let Some(mut work) = self.work.take() else { return Ok(None) };
         if !self.begun {
@@ -559,6 +561,7 @@ impl Control {
 
 impl Engine {
     /// A snapshot, `POOL/VOLUME@NAME` or UUID, as a stream: all of it, or what makes it of another.
+    #[boxed]
     pub async fn snapshot_send(&self, name: &str, options: SendOptions) -> Result<SnapshotStream, Error> {
         self.on_owner(name, |control, name| async move { control.snapshot_send(&name, options).await }).await
     }

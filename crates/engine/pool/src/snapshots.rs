@@ -13,6 +13,7 @@ use crate::shard::Shard;
 use crate::spec::{SnapshotChange, SnapshotInfo, VolumeInfo};
 use crate::steps::Steps;
 use crate::{Engine, controls_of, find_pool};
+use async_recursion::async_recursion as boxed;
 use forebay_base::{Id, WallTime};
 use forebay_runtime::Rt;
 use futures_util::future::join_all;
@@ -531,6 +532,7 @@ fn clone_name(record: &DatasetRecord) -> String {
 
 impl Engine {
     /// Takes a snapshot of each of these volumes (`POOL/NAME`, all of one pool), all at one moment.
+    #[boxed]
     pub async fn snapshot_create(
         &self,
         volumes: Vec<String>,
@@ -540,6 +542,7 @@ impl Engine {
     }
 
     /// The same, and nobody can delete them for so many seconds of the pool's clock.
+    #[boxed]
     pub async fn snapshot_create_retained(
         &self,
         volumes: Vec<String>,
@@ -550,6 +553,7 @@ impl Engine {
     }
 
     /// What [`Engine::snapshot_create`] would refuse, without taking any.
+    #[boxed]
     pub async fn snapshot_create_check(&self, volumes: Vec<String>, name: &str) -> Result<(), Error> {
         self.snapshots_of(volumes, name, 0, Attempt::Trial).await.map(drop)
     }
@@ -584,6 +588,7 @@ impl Engine {
     }
 
     /// All snapshots, of one pool or of all, oldest first within a volume.
+    #[boxed]
     pub async fn snapshots(&self, pool: Option<&str>) -> Result<Vec<SnapshotInfo>, Error> {
         let pool = pool.map(str::to_string);
         let gather = |rt: Rt| async move {
@@ -641,10 +646,12 @@ impl Engine {
     }
 
     /// A snapshot by `POOL/VOLUME@NAME` or UUID.
+    #[boxed]
     pub async fn snapshot(&self, name: &str) -> Result<SnapshotInfo, Error> {
         self.on_owner(name, |control, name| async move { control.snapshot_info(&name).await }).await
     }
 
+    #[boxed]
     pub async fn snapshot_set(&self, name: &str, change: SnapshotChange) -> Result<SnapshotInfo, Error> {
         self.on_writable_owner(
             name,
@@ -654,18 +661,21 @@ impl Engine {
     }
 
     /// Deletes a snapshot; what only it has comes back in the background.
+    #[boxed]
     pub async fn snapshot_delete(&self, name: &str) -> Result<(), Error> {
         self.on_writable_owner(name, |control, name| async move { control.snapshot_delete(&name).await })
             .await
     }
 
     /// Puts a volume back to what it was. Newer snapshots stay; what came after the newest is lost.
+    #[boxed]
     pub async fn volume_rollback(&self, snapshot: &str) -> Result<VolumeInfo, Error> {
         self.on_writable_owner(snapshot, |control, name| async move { control.volume_rollback(&name).await })
             .await
     }
 
     /// Makes a volume (named within the pool) out of a snapshot. It shares the snapshot's blocks until they are overwritten.
+    #[boxed]
     pub async fn volume_clone(&self, snapshot: &str, name: &str) -> Result<VolumeInfo, Error> {
         let own = name.to_string();
         let clone =
@@ -674,6 +684,7 @@ impl Engine {
     }
 
     /// What [`Engine::volume_clone`] would refuse, without making one.
+    #[boxed]
     pub async fn volume_clone_check(&self, snapshot: &str, name: &str) -> Result<(), Error> {
         let own = name.to_string();
         let check =
@@ -682,6 +693,7 @@ impl Engine {
     }
 
     /// Makes a clone the owner of the snapshot it came from, and of those before it; the volume they were of becomes the clone.
+    #[boxed]
     pub async fn volume_promote(&self, volume: &str) -> Result<VolumeInfo, Error> {
         self.on_writable_volume(volume, |control, name| async move { control.volume_promote(&name).await })
             .await

@@ -19,6 +19,7 @@ use crate::shard::Shard;
 use crate::spec::{Severity, TRASH_KEEP_SECONDS, TrashInfo, VolumeInfo};
 use crate::utc::utc;
 use crate::{Engine, controls_of, find_pool};
+use async_recursion::async_recursion as boxed;
 use forebay_base::{Id, Nanos, WallTime};
 use forebay_runtime::Rt;
 use std::cell::{Cell, RefCell};
@@ -304,6 +305,7 @@ async fn look(control: Weak<Control>, rt: Rt) {
 
 impl Engine {
     /// What is in the trash, of one pool or of all.
+    #[boxed]
     pub async fn trash(&self, pool: Option<&str>) -> Result<Vec<TrashInfo>, Error> {
         let pool = pool.map(str::to_string);
         let gather = |rt: Rt| async move {
@@ -343,11 +345,13 @@ impl Engine {
     }
 
     /// A volume in the trash by `POOL/NAME`, if only one had that, or UUID.
+    #[boxed]
     pub async fn trashed(&self, name: &str) -> Result<TrashInfo, Error> {
         self.on_trash(name, |control, name| async move { control.trash_show(&name).await }).await
     }
 
     /// Has a volume back from the trash, under its name or another (within the pool).
+    #[boxed]
     pub async fn volume_restore(&self, name: &str, new_name: Option<&str>) -> Result<VolumeInfo, Error> {
         let new_name = new_name.map(str::to_string);
         self.on_trash(name, |control, name| async move {
@@ -358,6 +362,7 @@ impl Engine {
     }
 
     /// Deletes a volume in the trash for good, with its snapshots; their space comes back in the background.
+    #[boxed]
     pub async fn volume_purge(&self, name: &str) -> Result<(), Error> {
         self.on_trash(name, |control, name| async move {
             control.writable()?;
@@ -368,6 +373,7 @@ impl Engine {
 
     /// Has deleted volumes kept for so many seconds before they are purged, those in the trash already too; with 0 they are not
     /// kept.
+    #[boxed]
     pub async fn set_trash_keep(&self, pool: &str, seconds: u32) -> Result<(), Error> {
         self.on_writable_pool(pool, move |control| async move { control.set_trash_keep(seconds).await }).await
     }

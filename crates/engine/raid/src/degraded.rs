@@ -14,6 +14,7 @@ use crate::hedge::avoids;
 use crate::lines::Lines;
 use crate::subset::Subset;
 use crate::{Array, ArrayError, Good, SlotRef, Way, Whose};
+use async_recursion::async_recursion as boxed;
 use forebay_base::KIB;
 use forebay_base::planted::{Bug, active};
 use forebay_device::Member;
@@ -56,23 +57,32 @@ impl Array {
             }
             known = Some((index, Cell::of(bytes, result)));
         }
-        // In a box, so that the usual read stays small.
-        Box::pin(async {
-            let (extents, range) =
-                (lines.extents(offset, len).collect::<Vec<_>>(), offset..offset + len as u64);
-            let mut bands = Band::covering(lines, &extents);
-            if let Some((index, cell)) = known {
-                bands[0].cells[index] = cell;
-            }
-            let read = self.read_bands(lines, slots, range.clone(), &mut bands, (way, whose), &check).await;
-            if read.is_ok() || !is_late(&bands) {
-                return read;
-            }
-            // Without the disks that are late it cannot be done.
-            let mut bands = Band::covering(lines, &extents);
-            self.read_bands(lines, slots, range, &mut bands, (Way::Only, whose), &check).await
-        })
-        .await
+        self.read_around(lines, slots, offset..offset + len as u64, known, (way, whose), &check).await
+    }
+
+    /// Reads the range, of which one cell may be `known`, from as many disks as it takes. In a box: the usual read stays small.
+    #[boxed(?Send)]
+    async fn read_around(
+        &self,
+        lines: &Lines,
+        slots: &[SlotRef],
+        range: Range<u64>,
+        known: Option<(usize, Cell)>,
+        (way, whose): (Way, Whose),
+        check: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Good, ArrayError> {
+        let extents: Vec<_> = lines.extents(range.start, (range.end - range.start) as usize).collect();
+        let mut bands = Band::covering(lines, &extents);
+        if let Some((index, cell)) = known {
+            bands[0].cells[index] = cell;
+        }
+        let read = self.read_bands(lines, slots, range.clone(), &mut bands, (way, whose), check).await;
+        if read.is_ok() || !is_late(&bands) {
+            return read;
+        }
+        // Without the disks that are late it cannot be done.
+        let mut bands = Band::covering(lines, &extents);
+        self.read_bands(lines, slots, range, &mut bands, (Way::Only, whose), check).await
     }
 
     /// Reads the range from those slots that it needs, and computes what cannot be had or is refused.
@@ -83,7 +93,7 @@ impl Array {
         range: Range<u64>,
         bands: &mut [Band],
         from: (Way, Whose),
-        check: impl Fn(&[u8]) -> bool,
+        check: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Good, ArrayError> {
         let (offset, len) = (range.start, (range.end - range.start) as usize);
         self.fetch(slots, bands, from, |band| band.touched).await;
