@@ -445,10 +445,7 @@ fn a_schedule_of_scrubs_stays_with_its_pool() {
         schedule(),
         serde_json::json!({ "every_seconds": 2592000, "next_unix_ms": created + 2592000000 })
     );
-    place
-        .run(&["pool", "scrub", "tank", "--every", "12m"])
-        .expect(2)
-        .says("every 720 seconds is not possible");
+    place.run(&["pool", "scrub", "tank", "--every", "12m"]).expect(2).says("every 12m is not possible");
     place.run(&["pool", "scrub", "tank", "--every", "7d"]).expect(0);
     daemon.kill();
     let _daemon = Daemon::start(&place);

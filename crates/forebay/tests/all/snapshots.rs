@@ -316,7 +316,7 @@ fn schedules_are_set_and_shown() {
     set(&[]).expect(2);
     set(&["--snapshot-every", "1h"]).expect(2).says("--snapshot-keep");
     set(&["--snapshot-keep", "24"]).expect(2).says("--snapshot-every");
-    set(&["--snapshot-every", "1s", "--snapshot-keep", "24"]).expect(2).says("a minute");
+    set(&["--snapshot-every", "1s", "--snapshot-keep", "24"]).expect(2).says("1 minute");
     set(&["--snapshot-every", "1h", "--snapshot-keep", "1001"]).expect(2).says("1 to 1000");
     set(&["--snapshot-every", "1h", "--snapshot-keep", "24", "--dry-run"]).expect(0);
     let spec = || volume(&place, "tank/a")["spec"].clone();

@@ -75,7 +75,7 @@ fn what_was_deleted_comes_back_until_it_is_purged() {
     assert!(trash(&place).is_empty());
 
     // How long is the pool's to say.
-    place.run(&["pool", "set", "tank", "--trash-keep", "1s"]).expect(2).says("60");
+    place.run(&["pool", "set", "tank", "--trash-keep", "1s"]).expect(2).says("1 minute");
     place.run(&["pool", "set", "tank", "--trash-keep", "30d", "--dry-run"]).expect(0);
     let set = place.json(&["pool", "set", "tank", "--trash-keep", "off"]);
     assert_eq!(set["spec"]["trash_keep_seconds"], 0);

@@ -137,8 +137,8 @@ pub fn show_rate_exact(bytes: u64) -> String {
 }
 
 /// A duration in texts for people and on the command line, `24h`: in the largest unit of which it is a multiple.
-pub fn show_duration(seconds: u32) -> String {
-    let units = [("d", 24 * 3600), ("h", 3600), ("m", 60)];
+pub fn show_duration(seconds: impl Into<u64>) -> String {
+    let (seconds, units) = (seconds.into(), [("d", 24 * 3600), ("h", 3600), ("m", 60)]);
     match units.into_iter().find(|&(_, unit)| seconds >= unit && seconds.is_multiple_of(unit)) {
         Some((name, unit)) => format!("{}{name}", seconds / unit),
         None => format!("{seconds}s"),
@@ -238,11 +238,12 @@ mod tests {
 
     #[test]
     fn durations_are_shown_in_one_unit() {
-        for (seconds, text) in [(0, "0s"), (59, "59s"), (60, "1m"), (90, "90s"), (3600, "1h"), (86_400, "1d")]
+        for (seconds, text) in
+            [(0_u32, "0s"), (59, "59s"), (60, "1m"), (90, "90s"), (3600, "1h"), (86_400, "1d")]
         {
             assert_eq!(show_duration(seconds), text);
         }
-        assert_eq!(show_duration(36 * 3600), "36h");
+        assert_eq!(show_duration(36 * 3600_u64), "36h");
         for (micros, text) in
             [(0, "0µs"), (250, "250µs"), (1500, "1500µs"), (10_000, "10ms"), (2_000_000, "2s")]
         {

@@ -32,7 +32,7 @@ use std::path::PathBuf;
     disable_help_subcommand = true,
     after_help = "Sizes take K, M, G, T and P, powers of 1024: 8K, 100G, 1.5T.\n\
                   Exit status: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 conflict, 5 refused as unsafe, 6 degraded, \
-                  7 daemon unreachable, 8 data is lost and the loss is not accepted.\n\
+                  7 daemon unreachable, 8 data is lost and the loss is not accepted, 9 permission denied.\n\
                   Environment: FOREBAY_DATA (the daemon's data directory), FOREBAY_URL and FOREBAY_TOKEN (a remote \
                   daemon and its token), FOREBAY_CA (a PEM file of certificate authorities for https://), NO_COLOR."
 )]
@@ -404,7 +404,7 @@ pub enum Pool {
     /// Import a pool from its disks; without a name, list the pools on the disks
     #[command(override_usage = "forebay pool import [OPTIONS] [NAME] <DISK>...")]
     Import {
-        /// The pool's name or UUID, then its disks. A first word without a slash is the name, so write ./disk0 for a file
+        /// The pool's name or UUID, then its disks. The first word is the name, unless it has a slash or is a file or device here
         #[arg(value_name = "NAME_AND_DISKS", required = true)]
         words: Vec<String>,
         /// Import read-only: nothing is written to the disks, volumes can be read, and every change is refused
@@ -552,9 +552,9 @@ pub enum Volume {
     Map {
         /// POOL/NAME or UUID
         name: String,
-        /// Name or UUID of a host or host group
-        #[arg(long)]
-        host: String,
+        /// Name or UUID of a host or host group; repeat it for several
+        #[arg(long, required = true)]
+        host: Vec<String>,
         /// LUN, 0 to 16383 [default: the lowest free one]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=16383))]
         lun: Option<u16>,
@@ -568,9 +568,9 @@ pub enum Volume {
     Unmap {
         /// POOL/NAME or UUID
         name: String,
-        /// Name or UUID of a host or host group
-        #[arg(long)]
-        host: String,
+        /// Name or UUID of a host or host group; repeat it for several
+        #[arg(long, required = true)]
+        host: Vec<String>,
         #[command(flatten)]
         dry_run: DryRun,
     },

@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write, stderr, stdin};
+use std::os::unix::fs::FileTypeExt;
 
 pub struct Session {
     pub client: Client,
@@ -293,7 +294,12 @@ impl Session {
                 Ok(Exit::Ok)
             }
             Pool::Import { words, read_only, force, new_name, dry_run, wait } => {
-                let named = words.first().filter(|word| !word.contains('/')).cloned();
+                // A name has no slash, and is not the disk's that this directory has under it.
+                let is_name = |word: &&String| {
+                    let file = std::fs::metadata(word.as_str()).map(|found| found.file_type());
+                    !word.contains('/') && !file.is_ok_and(|kind| kind.is_file() || kind.is_block_device())
+                };
+                let named = words.first().filter(is_name).cloned();
                 let disks = self.paths(&words[usize::from(named.is_some())..])?;
                 if disks.is_empty() {
                     let remedy = "Name the disks after the pool; write ./disk0 for a file in this directory.";
@@ -314,8 +320,7 @@ impl Session {
                     let how = if read_only { ", read-only" } else { "" };
                     let called = body.new_name.as_ref().map_or(String::new(), |new| format!(" as {new}"));
                     format!("Pool {} is imported{called}{how}.", task.object)
-                });
-                let task = task.map_err(|failure| taken_for_a_name(failure, &name))?;
+                })?;
                 let pool = task.result.and_then(|value| serde_json::from_value::<api::Pool>(value).ok());
                 for warning in pool.iter().flat_map(|pool| show::import_warnings(pool, &body.disks)) {
                     eprintln!("forebay: {}", printable(&warning));
@@ -395,9 +400,16 @@ impl Session {
             }
             Volume::Map { name, host, lun, logical_block, dry_run } => {
                 let logical_block_bytes = hosts::logical_block(logical_block)?;
-                self.map(&MappingCreate { volume: name, host, lun, logical_block_bytes }, dry_run.dry_run)
+                for host in host {
+                    let mapping = MappingCreate { volume: name.clone(), host, lun, logical_block_bytes };
+                    self.map(&mapping, dry_run.dry_run)?;
+                }
+                Ok(Exit::Ok)
             }
-            Volume::Unmap { name, host, dry_run } => self.unmap(&name, &host, dry_run.dry_run),
+            Volume::Unmap { name, host, dry_run } => {
+                host.iter().try_for_each(|host| self.unmap(&name, host, dry_run.dry_run).map(drop))?;
+                Ok(Exit::Ok)
+            }
             Volume::Set {
                 name,
                 sync,
@@ -539,18 +551,6 @@ fn warn_of_spares(task: &api::Task) {
     for warning in pool.iter().flat_map(show::small_spares) {
         eprintln!("forebay: {}", printable(&warning));
     }
-}
-
-/// The first word of an import was taken for the pool's name, and may be a file's.
-fn taken_for_a_name(mut failure: Failure, name: &str) -> Failure {
-    if failure.exit != Exit::NotFound || !std::path::Path::new(name).exists() {
-        return failure;
-    }
-    let remedy = format!(
-        "`{name}` was taken for the pool's name, which comes before the disks. If it is a disk, write ./{name}"
-    );
-    failure.remedy = Some(remedy);
-    failure
 }
 
 /// How a scrub ends; lost data that was accepted before does not count.

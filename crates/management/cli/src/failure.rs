@@ -24,6 +24,8 @@ pub enum Exit {
     Unreachable = 7,
     /// Data is lost, and the loss is not accepted.
     Lost = 8,
+    /// The role or the login does not allow it.
+    Denied = 9,
 }
 
 impl Exit {
@@ -35,9 +37,8 @@ impl Exit {
             Code::Unsafe => Exit::Unsafe,
             Code::Suspended => Exit::Degraded,
             Code::Stopped => Exit::Unreachable,
-            Code::Unauthenticated
-            | Code::Forbidden
-            | Code::MethodNotAllowed
+            Code::Unauthenticated | Code::Forbidden => Exit::Denied,
+            Code::MethodNotAllowed
             | Code::Timeout
             | Code::NoSpace
             | Code::Corrupt
@@ -92,10 +93,6 @@ impl Failure {
             text.push_str(": ");
         }
         text.push_str(&printable(&self.detail));
-        let field = self.problem.as_ref().and_then(|problem| problem.field.as_ref());
-        if let Some(field) = field {
-            text.push_str(&format!(" ({})", printable(field)));
-        }
         if let Some(remedy) = &self.remedy {
             text.push_str("\n  try: ");
             text.push_str(&printable(remedy));
@@ -134,10 +131,7 @@ mod tests {
         let failure = Failure::from(problem);
         assert_eq!(failure.exit, Exit::Unsafe);
         let text = failure.text();
-        assert_eq!(
-            text,
-            "forebay: /dev/sdb: the disk holds pool \u{fffd}[31mtank (disks)\n  try: Choose another."
-        );
+        assert_eq!(text, "forebay: /dev/sdb: the disk holds pool \u{fffd}[31mtank\n  try: Choose another.");
     }
 
     #[test]
@@ -151,7 +145,8 @@ mod tests {
             (Code::Suspended, 6),
             (Code::Stopped, 7),
             (Code::NoSpace, 1),
-            (Code::Unauthenticated, 1),
+            (Code::Unauthenticated, 9),
+            (Code::Forbidden, 9),
         ] {
             assert_eq!(Failure::from(Problem::new(code, "")).exit as u8, exit, "{code:?}");
         }

@@ -10,6 +10,8 @@ use std::path::Path;
 /// Every command has these.
 const GLOBALS: [&str; 3] = ["--data <DIR>", "--json", HELP];
 const HELP: &str = "-h, --help";
+/// The options of every list, as they are named where they are not described.
+const LISTS: &str = "`--columns`, `--sort`, `--filter`, `--no-header`";
 
 /// The exact content of `docs/reference/cli.md`.
 pub fn document() -> String {
@@ -26,7 +28,7 @@ pub fn document() -> String {
          Every command with its arguments and options, from the program's own help. This page is generated and a test compares it with the \
          program; after a change: `FOREBAY_UPDATE=1 cargo test -p forebay-cli --test help`.\n\n\
          `forebay help COMMAND` and `--help` print the same. `ls`, `rm` and `mv` stand for `list`, `delete` and `rename`, `vol` and `snap` for \
-         `volume` and `snapshot`. Options of many commands are described here only.\n",
+         `volume` and `snapshot`. Options of many commands are described here only. Brackets hold defaults and possible values.\n",
     );
     for (title, entries) in ["Every command", "Commands that change something", "Lists"].iter().zip(shared) {
         out.push_str(&format!("\n{title}:\n\n{}", items(entries)));
@@ -50,7 +52,7 @@ fn entries(help: &str) -> Vec<Entry> {
 
 fn items(entries: &[Entry]) -> String {
     // Help is plain text: what would be markup of the page is none.
-    let plain = |text: &str| text.replace('<', "\\<").replace('*', "\\*");
+    let plain = |text: &str| text.replace("[possible values: ", "[").replace('<', "\\<").replace('*', "\\*");
     entries.iter().map(|(name, text)| format!("- `{name}`: {}\n", plain(text))).collect()
 }
 
@@ -80,11 +82,11 @@ fn write(out: &mut String, command: &mut Command, path: &str, shared: &[Entry]) 
     out.push_str(&format!("\n## {path}\n\n{}\n", about.trim()));
     let mut shared = shared.to_vec();
     if subs.is_empty() {
-        out.push_str(&leaf(&help, &shared));
+        out.push_str(&leaf(path, &help, &shared));
     } else {
         let several = several(command, &subs, &shared);
         if !several.is_empty() {
-            out.push_str(&format!("\nSeveral of its commands take:\n\n{}", items(&several)));
+            out.push_str(&format!("\nSeveral commands take:\n\n{}", items(&several)));
         }
         shared.extend(several);
     }
@@ -100,9 +102,10 @@ fn write(out: &mut String, command: &mut Command, path: &str, shared: &[Entry]) 
 }
 
 /// How a command is written, what it takes alone, and the names of the rest.
-fn leaf(help: &str, shared: &[Entry]) -> String {
+fn leaf(path: &str, help: &str, shared: &[Entry]) -> String {
     let usage = help.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or_default();
-    let mut out = format!("\n`{usage}`\n");
+    let usage = usage.replace(" [OPTIONS]", "");
+    let mut out = if usage == path { String::new() } else { format!("\n`{usage}`\n") };
     let entries = entries(help).into_iter().filter(|(name, _)| name != HELP);
     let (known, own): (Vec<Entry>, Vec<Entry>) = entries.partition(|entry| shared.contains(entry));
     if !own.is_empty() {
@@ -113,7 +116,11 @@ fn leaf(help: &str, shared: &[Entry]) -> String {
     let known = known.iter().map(|(name, _)| &**name).filter(is_option);
     let known: Vec<&str> = known.map(|name| name.split([' ', '[']).next().unwrap_or(name)).collect();
     if !known.is_empty() {
-        out.push_str(&format!("\nAlso `{}`.\n", known.join("`, `")));
+        let known = format!("`{}`", known.join("`, `"));
+        let known = [format!("{LISTS}, `--limit`"), LISTS.into()]
+            .iter()
+            .fold(known, |text, lists| text.replace(lists, "options of lists"));
+        out.push_str(&format!("\nAlso {known}.\n"));
     }
     out
 }

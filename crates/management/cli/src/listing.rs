@@ -173,6 +173,7 @@ impl Listing {
         for condition in &self.filter {
             let (column, operator, value) = parts(condition)?;
             let column = find(titles, column)?;
+            comparable(condition, operator, value, rows.iter().map(|row| row[column].text.as_str()))?;
             rows.retain(|row| holds(&row[column].text, operator, value));
         }
         let newest = self.newest.unwrap_or(usize::MAX);
@@ -225,6 +226,25 @@ fn parts(condition: &str) -> Result<(&str, &str, &str), Failure> {
         let remedy = "Write a column, one of = != < <= > >= ~, and a value, like `STATE=online`.";
         Failure::new(Exit::Usage, format!("`{condition}` is not a condition"), remedy)
     })
+}
+
+/// Refuses to compare amounts with what is none: no row would match.
+fn comparable<'a>(
+    condition: &str,
+    operator: &str,
+    value: &str,
+    mut cells: impl Iterator<Item = &'a str>,
+) -> Result<(), Failure> {
+    if !operator.starts_with(['<', '>']) {
+        return Ok(());
+    }
+    match cells.find(|cell| *cell != NONE && amount(cell, cell).is_some()) {
+        Some(cell) if amount(value, cell).is_none() => {
+            let detail = format!("`{condition}` compares amounts with a text");
+            Err(Failure::new(Exit::Usage, detail, format!("Give a value like `{cell}`.")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn holds(cell: &str, operator: &str, value: &str) -> bool {
@@ -362,8 +382,13 @@ mod tests {
             let (_, operator, value) = parts(&condition).expect("a condition");
             assert_eq!(holds(cell, operator, value), is_met, "{cell} {condition}");
         }
-        for (column, filter) in [("nothing", "NAME=x"), ("NAME", "NAME"), ("NAME", "=x"), ("NAME", "SIZES>1")]
-        {
+        for (column, filter) in [
+            ("nothing", "NAME=x"),
+            ("NAME", "NAME"),
+            ("NAME", "=x"),
+            ("NAME", "SIZES>1"),
+            ("NAME", "SIZE>abc"),
+        ] {
             let listing =
                 Listing { columns: words(&[column]), filter: words(&[filter]), ..Listing::default() };
             assert!(shown(&listing).is_err(), "{listing:?}");

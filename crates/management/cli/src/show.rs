@@ -69,7 +69,7 @@ pub fn pools(pools: &[Pool]) -> Shown {
     table(
         &["NAME", "STATE", "LAYOUT", "SIZE", "USED", "FREE"],
         rows.collect(),
-        "No pools. Create one with: forebay pool create NAME --layout mirror DISK DISK",
+        "No pools are imported. 'forebay pool import DISK…' finds pools on disks; 'forebay pool create NAME --layout mirror DISK DISK' creates one.",
     )
 }
 

@@ -8,7 +8,7 @@ use crate::show::{json_line, permille_words as percent, word};
 use crate::table::{Cell, Tone};
 use clap::{Args, Subcommand, ValueEnum};
 use forebay_api::{
-    self as api, LedgerSecond, LedgerState, Operation, Page, StatisticAnswer, show_measured, show_size,
+    self as api, LedgerSecond, LedgerState, Operation, Page, StatisticAnswer, show_measured, show_rate,
 };
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -309,7 +309,7 @@ impl Second for StatisticsSecond {
             let mut row = vec![
                 Cell::text(&one.name),
                 Cell::number(one.operations_per_second),
-                Cell::number(format!("{}/s", show_size(one.bytes_per_second))),
+                Cell::number(show_rate(one.bytes_per_second)),
                 Cell::number(show_measured(one.latency_p99_ns / 1000)),
             ];
             if has_busy {
@@ -381,7 +381,7 @@ fn view(pool: &str, second: &LedgerSecond, sort: usize) -> View {
                 Cell::text(&line.level),
                 Cell::number(per_second(line.asked, second)),
                 Cell::number(per_second(line.done, second)),
-                Cell::number(format!("{}/s", show_size(per_second(line.done_bytes, second)))),
+                Cell::number(show_rate(per_second(line.done_bytes, second))),
                 Cell::number(show_measured(line.p50_us)),
                 Cell::number(show_measured(line.p99_us)),
                 Cell::number(share(line.pool_time_us, second)),

@@ -11,7 +11,7 @@ use crate::filling::THRESHOLDS_MAX;
 use crate::{iscsi_names, levels};
 use forebay_api::{
     Code, DiskReplace, PoolAdd, PoolCreate, PoolScrub, Problem, ScrubAction, VolumeCreate, show_duration,
-    show_size,
+    show_size, show_size_exact,
 };
 use forebay_base::{Id, KIB, MIB, TIB};
 use forebay_pool::{Compression, GroupStatus, Role, SnapshotInfo};
@@ -30,6 +30,8 @@ pub const NAME_BYTES_MAX: usize = 63;
 const VOLUME_NAME_BYTES_MAX: usize = 200;
 /// The engine's.
 pub const SHARDS_MAX: usize = 32;
+/// What a block size may be.
+const BLOCK_SIZES: &str = "Choose a power of two from 4 KiB to 128 KiB.";
 pub const VOLUME_BYTES_MIN: u64 = MIB;
 pub const VOLUME_BYTES_MAX: u64 = 64 * TIB;
 
@@ -99,8 +101,12 @@ pub fn volume_size(size: u64, block_size: u32) -> Result<(), Problem> {
         let up = size.next_multiple_of(u64::from(block_size));
         return Err(invalid(
             "size_bytes",
-            format!("{size} bytes is not a multiple of the block size, {block_size}"),
-            &format!("The next larger multiple is {up}."),
+            format!(
+                "{} is not a multiple of the block size, {}",
+                show_size_exact(size),
+                show_size_exact(block_size.into())
+            ),
+            &format!("The next larger multiple is {}.", show_size_exact(up)),
         ));
     }
     Ok(())
@@ -137,8 +143,8 @@ pub fn volume<'a>(
     if !block_size.is_power_of_two() || !(4 * KIB..=128 * KIB).contains(&u64::from(block_size)) {
         return Err(invalid(
             "block_size_bytes",
-            format!("{block_size} bytes is not a block size"),
-            "Give a power of two from 4096 to 131072.",
+            format!("{} is not a block size", show_size_exact(block_size.into())),
+            BLOCK_SIZES,
         ));
     }
     volume_size(size, block_size)?;
@@ -183,14 +189,13 @@ fn clone_geometry(request: &VolumeCreate, pool: &str, source: &SnapshotInfo) -> 
 pub fn pool_scrub(request: &PoolScrub) -> Result<u32, Problem> {
     let wrong = |detail: String, remedy: &str| Err(invalid("every_seconds", detail, remedy));
     match (request.action, request.every_seconds) {
-        (ScrubAction::Schedule, None) => wrong(
-            "the interval is missing".into(),
-            "Give 3600 (an hour) to 315360000 (ten years), or 0 for never.",
-        ),
+        (ScrubAction::Schedule, None) => {
+            wrong("the interval is missing".into(), "Choose from 1 hour to 10 years, or 0 for never.")
+        }
         (ScrubAction::Schedule, Some(every)) if every == 0 || SCRUB_SECONDS.contains(&every) => Ok(every),
         (ScrubAction::Schedule, Some(every)) => wrong(
-            format!("a scrub every {every} seconds is not possible"),
-            "Give 3600 (an hour) to 315360000 (ten years), or 0 for never.",
+            format!("a scrub every {} is not possible", show_duration(every)),
+            "Choose from 1 hour to 10 years, or 0 for never.",
         ),
         (_, Some(_)) => {
             wrong("an interval belongs to the action `schedule`".into(), "Omit it, or use that action.")
@@ -223,7 +228,7 @@ pub fn trash_keep(seconds: u32) -> Result<String, Problem> {
         }
         _ => {
             let detail = format!("{} in the trash is out of range", show_duration(seconds));
-            let remedy = "Give 60 (a minute) to 315360000 (ten years), or 0 to skip the trash.";
+            let remedy = "Choose from 1 minute to 10 years, or 0 to skip the trash.";
             Err(invalid("trash_keep_seconds", detail, remedy))
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::directory::DataDir;
 use crate::rules;
-use forebay_api::{Code, Problem, Token, TokenCreate, TokenCreated};
+use forebay_api::{Code, Problem, Token, TokenCreate, TokenCreated, show_duration};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -71,7 +71,7 @@ impl Tokens {
         if !(1..=LIFE_SECONDS_MAX).contains(&life) {
             return Err(Problem::new(
                 Code::Invalid,
-                format!("{life} seconds is not a possible lifetime of a token"),
+                format!("a token cannot be valid for {}", show_duration(life)),
             )
             .field("expires_in_seconds")
             .remedy("Give 1 second to 1 year."));

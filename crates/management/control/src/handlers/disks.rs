@@ -14,7 +14,7 @@ use crate::{Shared, convert, rules};
 use axum::extract::{Path, State};
 use forebay_api::{
     self as api, Code, Disk, DiskLocate, DiskOnline, DiskPaths, PoolAdd, PoolScrub, PoolTrimmed, PoolsFound,
-    Problem, ScrubAction, show_size,
+    Problem, ScrubAction, show_duration, show_size,
 };
 use forebay_base::Id;
 use forebay_pool::{
@@ -415,8 +415,8 @@ pub async fn locate(
 ) -> Answered {
     let seconds = request.seconds.unwrap_or(LOCATE_SECONDS);
     if !(1..=3600).contains(&seconds) {
-        let detail = format!("{seconds} seconds is out of range");
-        return Err(rules::invalid("seconds", detail, "Give 1 to 3600.").into());
+        let detail = format!("{} is out of range", show_duration(seconds));
+        return Err(rules::invalid("seconds", detail, "Choose from 1 second to 1 hour.").into());
     }
     let found = find(&shared, &name).await?;
     let (object, by) = (found.name(), shared.clone());

@@ -9,7 +9,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use forebay_api::{Code, Problem, Server, ServerSet, Severity, Task, TokenCreate};
+use forebay_api::{Code, Problem, Server, ServerSet, Severity, Task, TokenCreate, show_duration};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -145,8 +145,11 @@ pub async fn token_create(
 ) -> Answered {
     let life = shared.tokens.validate(&request)?;
     if ask.dry_run {
-        let changes =
-            vec![format!("A token with role {} for {life} seconds is created.", request.role.name())];
+        let changes = vec![format!(
+            "A token with role {} for {} is created.",
+            request.role.name(),
+            show_duration(life)
+        )];
         return plan("token.create", &request.name, changes);
     }
     let by = shared.clone();

@@ -17,7 +17,9 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
-use forebay_api::{Code, Operation, Problem, Volume, VolumeCreate, VolumeSet, show_duration, show_size};
+use forebay_api::{
+    Code, Operation, Problem, Volume, VolumeCreate, VolumeSet, show_duration, show_size, show_size_exact,
+};
 use forebay_pool::{
     ErrorKind, ProjectProperties, PromiseChange, Setting, SnapshotInfo, Source, VolumeChange, VolumeDelete,
     VolumeInfo, VolumeSpec,
@@ -202,8 +204,9 @@ pub async fn set(
             return Err(Problem::new(
                 Code::Unsafe,
                 format!(
-                    "it has {} bytes, and shrinking it to {size} bytes would cut off data",
-                    before.spec.size_bytes
+                    "it has {}, and shrinking it to {} would cut off data",
+                    show_size_exact(before.spec.size_bytes),
+                    show_size_exact(size)
                 ),
             )
             .object(before.name)

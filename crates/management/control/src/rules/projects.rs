@@ -36,8 +36,8 @@ pub fn project_of(volume: &str) -> Option<&str> {
 fn block_size(bytes: Option<u32>) -> Result<(), Problem> {
     match bytes {
         Some(bytes) if !bytes.is_power_of_two() || !(4096..=131072).contains(&bytes) => {
-            let detail = format!("{bytes} bytes is not a block size");
-            Err(invalid("block_size_bytes", detail, "Give a power of two from 4096 to 131072."))
+            let detail = format!("{} is not a block size", show_size_exact(bytes.into()));
+            Err(invalid("block_size_bytes", detail, super::BLOCK_SIZES))
         }
         _ => Ok(()),
     }
@@ -47,8 +47,8 @@ fn block_size(bytes: Option<u32>) -> Result<(), Problem> {
 fn quota(bytes: Option<u64>) -> Result<Option<Option<u64>>, Problem> {
     match bytes {
         Some(bytes @ 1..1_048_576) => {
-            let detail = format!("{bytes} bytes is not a quota");
-            Err(invalid("quota_bytes", detail, "Give 1048576 or more, or 0 for none."))
+            let detail = format!("{} is not a quota", show_size_exact(bytes));
+            Err(invalid("quota_bytes", detail, "Give 1 MiB or more, or 0 for none."))
         }
         bytes => Ok(bytes.map(|bytes| Some(bytes).filter(|bytes| *bytes > 0))),
     }
@@ -251,7 +251,8 @@ pub fn volume_change_in_words(change: &VolumeChange, levels: &Levels) -> Vec<Str
 }
 
 pub fn project_change_in_words(change: &ProjectChange, levels: &Levels) -> Vec<String> {
-    let block_size = |bytes: u32| format!("block size of new volumes set to {bytes}");
+    let block_size =
+        |bytes: u32| format!("block size of new volumes set to {}", show_size_exact(bytes.into()));
     let format =
         |format: forebay_pool::VolumeFormat| format!("format of new volumes set to {}", format.name());
     let ProjectChange { sync, compression, schedule, level, .. } = *change;

@@ -55,7 +55,7 @@ pub fn bookmarks_behind(count: usize) -> String {
 pub fn retain(seconds: Option<u64>) -> Result<Option<u32>, Problem> {
     match seconds {
         Some(seconds) if !RETAIN_SECONDS.contains(&seconds) => {
-            let detail = format!("a snapshot cannot be retained for {seconds} seconds");
+            let detail = format!("a snapshot cannot be retained for {}", show_duration(seconds));
             Err(invalid("retain_seconds", detail, "Choose from one second to 36500 days."))
         }
         seconds => Ok(seconds.map(|seconds| seconds as u32)),
@@ -193,7 +193,7 @@ pub fn schedule(
     }
     if !EVERY_SECONDS.contains(&every) {
         let detail = format!("a snapshot every {} is not possible", show_duration(every));
-        let remedy = "Give 60 (a minute) to 31622400 (366 days), or 0 for never.";
+        let remedy = "Choose from 1 minute to 366 days, or 0 for never.";
         return Err(invalid("snapshot_every_seconds", detail, remedy));
     }
     let kept = keep.unwrap_or(convert::snapshot_keep(before.keep));
