@@ -2,6 +2,7 @@
 
 import { tick } from "svelte";
 import { get, on, post, remove, setCsrf, Trouble, type Schemas } from "./api";
+import { toasts } from "./toasts.svelte";
 
 export type Role = Schemas["Access"];
 const RANK: Record<Role, number> = { viewer: 0, operator: 1, admin: 2 };
@@ -69,6 +70,7 @@ class Session {
 
   /** The login is over, and that is known. */
   leave(): void {
+    toasts.clear();
     setCsrf("");
     localStorage.removeItem(KNOWN);
     this.state = "out";
@@ -85,6 +87,7 @@ class Session {
   }
 
   private enter(signed: Schemas["Login"]): void {
+    toasts.clear();
     setCsrf(signed.csrf ?? "");
     this.name = signed.user.name;
     this.role = signed.user.role;

@@ -29,6 +29,11 @@ class Toasts {
     this.items = this.items.filter((toast) => toast.id !== id);
   }
 
+  /** What one user did is not told to the next. */
+  clear(): void {
+    this.items = [];
+  }
+
   private add(toast: Toast, ms: number): void {
     this.items = [...this.items, toast].slice(-TOASTS_MAX);
     if (ms > 0) setTimeout(() => this.close(toast.id), ms);

@@ -5,10 +5,12 @@
 
 use crate::dataset::Dataset;
 use crate::error::IoError;
+use crate::read::Reader;
 use crate::record::DatasetRecord;
 use crate::shard::Shard;
 use async_recursion::async_recursion as boxed;
-use forebay_tree::{FANOUT, Next, NodeHeader, Tree, Unread, decode_ptrs};
+use forebay_base::planted::{Bug, active};
+use forebay_tree::{FANOUT, Found, NODE_BYTES, Next, NodeHeader, Tree, Unread, decode_ptrs};
 use std::rc::Rc;
 
 /// What is below a node cannot be looked at.
@@ -36,6 +38,40 @@ impl DatasetRecord {
 }
 
 impl Shard {
+    /// Reads the next node on the way to a block, which the tree has not read; where the block is, if that is known then and not kept.
+    #[boxed(?Send)]
+    pub async fn read_way(
+        &self,
+        dataset: &Dataset,
+        block: u64,
+        reader: Reader,
+    ) -> Result<Option<Found>, IoError> {
+        let found = dataset.tree.borrow().lookup(block);
+        let Found::Unread(node) = found else { return Ok(None) };
+        let still = || dataset.tree.borrow().lookup(block) == found;
+        let turn = self.turn_to_read(dataset, reader, &[NODE_BYTES]).await;
+        if node.level > 0 {
+            self.read_above(dataset, node).await?;
+            return Ok(None);
+        }
+        let (leaf, home) = (node.index, node.home);
+        let header = NodeHeader::of_blocks(self.shared.id, dataset.family(), 0, leaf);
+        let node = self.read_node(&header, home, still, || dataset.has_node(0, leaf, home)).await?;
+        drop(turn);
+        let Some(ptrs) = node.map(|body| decode_ptrs(&body)) else { return Ok(None) };
+        let over = dataset.tree.borrow().overlaid(leaf, home, block % FANOUT, &ptrs);
+        let mut freed = Vec::new();
+        if self.change_tree(dataset, |tree| tree.load_leaf(leaf, home, ptrs, &mut freed)) {
+            if !active(Bug::ColdLeafForgetsOldPointer) {
+                self.let_go(dataset, &freed);
+            }
+            self.leaf_loaded(dataset.number(), leaf);
+            return Ok(None);
+        }
+        // A checkpoint is resolving the leaf: use what was read without keeping it.
+        Ok(over)
+    }
+
     /// Reads an interior node: what is below it is asked for. It may be another when this is done: look again.
     #[boxed(?Send)]
     pub async fn read_above(&self, dataset: &Dataset, node: Unread) -> Result<(), IoError> {

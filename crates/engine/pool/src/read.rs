@@ -21,7 +21,7 @@ use forebay_qos::Work;
 use forebay_raid::{ArrayError, Good};
 use forebay_runtime::Buf;
 use forebay_space::Ptr;
-use forebay_tree::{FANOUT, Found, NODE_BODY, NODE_BYTES, NodeHeader, decode_node, decode_ptrs};
+use forebay_tree::{Found, NODE_BODY, NODE_BYTES, NodeHeader, decode_node};
 use futures_util::future::join_all;
 use std::rc::Rc;
 
@@ -156,40 +156,6 @@ impl Shard {
         }
         let read = self.read_way(dataset, block, reader).await?;
         Ok(read.and_then(source))
-    }
-
-    /// Reads the next node on the way to a block, which the tree has not read; where the block is, if that is known then and not kept.
-    #[boxed(?Send)]
-    async fn read_way(
-        &self,
-        dataset: &Dataset,
-        block: u64,
-        reader: Reader,
-    ) -> Result<Option<Found>, IoError> {
-        let found = dataset.tree.borrow().lookup(block);
-        let Found::Unread(node) = found else { return Ok(None) };
-        let still = || dataset.tree.borrow().lookup(block) == found;
-        let turn = self.turn_to_read(dataset, reader, &[NODE_BYTES]).await;
-        if node.level > 0 {
-            self.read_above(dataset, node).await?;
-            return Ok(None);
-        }
-        let (leaf, home) = (node.index, node.home);
-        let header = NodeHeader::of_blocks(self.shared.id, dataset.family(), 0, leaf);
-        let node = self.read_node(&header, home, still, || dataset.has_node(0, leaf, home)).await?;
-        drop(turn);
-        let Some(ptrs) = node.map(|body| decode_ptrs(&body)) else { return Ok(None) };
-        let over = dataset.tree.borrow().overlaid(leaf, home, block % FANOUT, &ptrs);
-        let mut freed = Vec::new();
-        if self.change_tree(dataset, |tree| tree.load_leaf(leaf, home, ptrs, &mut freed)) {
-            if !active(Bug::ColdLeafForgetsOldPointer) {
-                self.let_go(dataset, &freed);
-            }
-            self.leaf_loaded(dataset.number(), leaf);
-            return Ok(None);
-        }
-        // A checkpoint is resolving the leaf: use what was read without keeping it.
-        Ok(over)
     }
 
     /// Whether a block holds data, reading its leaf if need be.

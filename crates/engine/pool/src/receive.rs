@@ -4,10 +4,8 @@
 //! durable is in its record, so a stream that broke off, or a receiver that crashed, goes on from there; what came of it is right, since
 //! every record of a stream vouches for those before it. At the end one checkpoint seals the snapshot and puts the volume in its place: a new
 //! one appears; one that was there exchanges its tree with the hidden volume's (see [`Shard::freeze_datasets`]), which is then deleted.
-//!
 //! A volume is not advanced over changes that it has had since the base, unless that was asked for. That is looked at first, to refuse early,
 //! and again when nothing can change any more.
-//!
 //! A hidden volume belongs to the name that it is received under, one for each. It is not the trash's, nor deleted by itself.
 
 use crate::control::Control;
@@ -27,8 +25,7 @@ use crate::volume::LocalVolume;
 use crate::volumes::{check_name, check_size};
 use crate::{Engine, controls_of};
 use async_recursion::async_recursion as boxed;
-use forebay_base::planted::{Bug, active};
-use forebay_base::{Id, MIB, WallTime};
+use forebay_base::{Id, MIB, WallTime, planted};
 use forebay_runtime::{Remote, Rt};
 use std::future::Future;
 use std::rc::Rc;
@@ -97,7 +94,7 @@ impl Shard {
         let is_same = volume.is_settled()
             && !volume.tree.borrow().is_dirty()
             && (now.root, now.size) == (was.root, was.size);
-        !is_same && !active(Bug::ReceiveOverChanges)
+        !is_same && !planted::active(planted::Bug::ReceiveOverChanges)
     }
 
     fn reception_info(&self, dataset: &Dataset) -> ReceptionInfo {

@@ -368,7 +368,9 @@ impl Replay {
         for (_, frame, payload) in waiting {
             for record in decode_records(payload, frame.records).unwrap_or_default() {
                 match record {
-                    Record::Grant { chunk } => drop(granted.insert(chunk.id, chunk.slots)),
+                    Record::Grant { chunk } if frame.sequence >= self.root.cut => {
+                        granted.insert(chunk.id, chunk.slots);
+                    }
                     record => self.note_plug(record, frame),
                 }
             }

@@ -17,10 +17,9 @@ use async_recursion::async_recursion as boxed;
 use forebay_base::{Id, WallTime};
 use forebay_runtime::Rt;
 use futures_util::future::join_all;
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 use std::time::Duration;
+use std::{cell::Cell, rc::Rc};
 
 /// Longest snapshot name in bytes.
 const NAME_MAX: usize = 100;

@@ -336,7 +336,7 @@ fn a_ceiling_of_a_host_is_one_for_all_its_paths() {
     let place = Place::new();
     let daemon = Daemon::start(&place);
     tank(&place);
-    place.run(&["host", "set", "esx1", "--max-iops", "9"]).expect(2).says("max-iops 9 is out of range");
+    place.run(&["host", "set", "esx1", "--max-iops", "9"]).expect(2).says("max_iops");
     place.run(&["host", "set", "esx1", "--max-iops", "20"]).expect(0);
     assert!(place.run(&["host", "show", "esx1"]).expect(0).out.contains("limit       20 IOPS\n"));
     // WRITE(10) of the first block, so many times.

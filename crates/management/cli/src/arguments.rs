@@ -404,7 +404,7 @@ pub enum Pool {
     /// Import a pool from its disks; without a name, list the pools on the disks
     #[command(override_usage = "forebay pool import [OPTIONS] [NAME] <DISK>...")]
     Import {
-        /// The pool's name or UUID, then its disks. The first word is the name, unless it has a slash or is a file or device here
+        /// The pool's name or UUID, then its disks. The first word is the name, unless it has a slash or is a pool's disk here
         #[arg(value_name = "NAME_AND_DISKS", required = true)]
         words: Vec<String>,
         /// Import read-only: nothing is written to the disks, volumes can be read, and every change is refused

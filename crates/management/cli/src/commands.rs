@@ -113,6 +113,19 @@ impl Session {
         Ok(health(pools))
     }
 
+    /// Does it for each, also after one has failed: the first failure is the command's, and others are reported.
+    fn for_each(&self, names: &[String], each: impl Fn(&str) -> Outcome) -> Outcome {
+        let mut ended = Ok(Exit::Ok);
+        for name in names {
+            match (each(name), &ended) {
+                (Err(failure), Ok(_)) => ended = Err(failure),
+                (Err(failure), Err(_)) => failure.report(self.json),
+                (Ok(_), _) => {}
+            }
+        }
+        ended
+    }
+
     /// Asks before data or redundancy is lost by `call`: `what` is a sentence. Without a terminal only `--yes` is an answer. What would be refused in any case is
     /// refused before the question.
     pub fn confirm(&self, yes: bool, what: &str, name: &str, call: &Call<'_>) -> Result<(), Failure> {
@@ -294,22 +307,27 @@ impl Session {
                 Ok(Exit::Ok)
             }
             Pool::Import { words, read_only, force, new_name, dry_run, wait } => {
-                // A name has no slash, and is not the disk's that this directory has under it.
-                let is_name = |word: &&String| {
-                    let file = std::fs::metadata(word.as_str()).map(|found| found.file_type());
-                    !word.contains('/') && !file.is_ok_and(|kind| kind.is_file() || kind.is_block_device())
+                let scan = |disks: Vec<String>| -> Result<api::PoolsFound, Failure> {
+                    self.client.get(Call::new(Operation::DiskScan).body(&DiskPaths { disks }))
                 };
-                let named = words.first().filter(is_name).cloned();
+                // The first word is the name, unless it is a disk of a pool: in this directory a file may be called as the pool is.
+                let mut named = words.first().filter(|word| !word.contains('/')).cloned();
+                if named.as_ref().is_some_and(|word| is_disk(word))
+                    && !scan(self.paths(&words[..1])?)?.items.is_empty()
+                {
+                    named = None;
+                }
                 let disks = self.paths(&words[usize::from(named.is_some())..])?;
                 if disks.is_empty() {
                     let remedy = "Name the disks after the pool; write ./disk0 for a file in this directory.";
                     return Err(Failure::new(Exit::Usage, "no disks are given", remedy));
                 }
                 let Some(name) = named else {
-                    let body = DiskPaths { disks };
-                    let found: api::PoolsFound =
-                        self.client.get(Call::new(Operation::DiskScan).body(&body))?;
-                    return self.list(&found.items, show::found);
+                    if read_only || force || new_name.is_some() || dry_run.dry_run {
+                        let remedy = "Name the pool before its disks; without these options its disks are listed with their pools.";
+                        return Err(Failure::new(Exit::Usage, "no pool is named", remedy));
+                    }
+                    return self.list(&scan(disks)?.items, show::found);
                 };
                 let body = api::PoolImport { disks, read_only, force, new_name };
                 let call = Call::of(Operation::PoolImport, &name).body(&body).dry_run(dry_run.dry_run);
@@ -400,15 +418,13 @@ impl Session {
             }
             Volume::Map { name, host, lun, logical_block, dry_run } => {
                 let logical_block_bytes = hosts::logical_block(logical_block)?;
-                for host in host {
-                    let mapping = MappingCreate { volume: name.clone(), host, lun, logical_block_bytes };
-                    self.map(&mapping, dry_run.dry_run)?;
-                }
-                Ok(Exit::Ok)
+                self.for_each(&host, |host| {
+                    let (volume, host) = (name.clone(), host.to_string());
+                    self.map(&MappingCreate { volume, host, lun, logical_block_bytes }, dry_run.dry_run)
+                })
             }
             Volume::Unmap { name, host, dry_run } => {
-                host.iter().try_for_each(|host| self.unmap(&name, host, dry_run.dry_run).map(drop))?;
-                Ok(Exit::Ok)
+                self.for_each(&host, |host| self.unmap(&name, host, dry_run.dry_run))
             }
             Volume::Set {
                 name,
@@ -551,6 +567,11 @@ fn warn_of_spares(task: &api::Task) {
     for warning in pool.iter().flat_map(show::small_spares) {
         eprintln!("forebay: {}", printable(&warning));
     }
+}
+
+/// Whether a word is a file or device here.
+fn is_disk(word: &str) -> bool {
+    std::fs::metadata(word).is_ok_and(|found| found.is_file() || found.file_type().is_block_device())
 }
 
 /// How a scrub ends; lost data that was accepted before does not count.

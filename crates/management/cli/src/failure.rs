@@ -93,6 +93,10 @@ impl Failure {
             text.push_str(": ");
         }
         text.push_str(&printable(&self.detail));
+        let field = self.problem.as_ref().and_then(|problem| problem.field.as_ref());
+        if let Some(field) = field {
+            text.push_str(&format!(" ({})", printable(field)));
+        }
         if let Some(remedy) = &self.remedy {
             text.push_str("\n  try: ");
             text.push_str(&printable(remedy));
@@ -131,7 +135,10 @@ mod tests {
         let failure = Failure::from(problem);
         assert_eq!(failure.exit, Exit::Unsafe);
         let text = failure.text();
-        assert_eq!(text, "forebay: /dev/sdb: the disk holds pool \u{fffd}[31mtank\n  try: Choose another.");
+        assert_eq!(
+            text,
+            "forebay: /dev/sdb: the disk holds pool \u{fffd}[31mtank (disks)\n  try: Choose another."
+        );
     }
 
     #[test]

@@ -167,9 +167,8 @@ fn check_range(field: &str, number: u64, range: RangeInclusive<u64>) -> Result<(
     if range.contains(&number) {
         return Ok(());
     }
-    let what = field.rsplit('.').next().unwrap_or(field).replace('_', "-");
     let remedy = format!("Give {} to {}, or none.", range.start(), range.end());
-    Err(invalid(field, format!("{what} {number} is out of range"), &remedy))
+    Err(invalid(field, format!("{number} is out of range"), &remedy))
 }
 
 /// Whether a ceiling, of whatever, may be this.
