@@ -55,7 +55,7 @@ describe("the sentence of the dashboard", () => {
       sentence: "Disk 3 of tank has failed.",
       command: alert.command,
       more: 1,
-      action: { href: "#/pools/tank" },
+      action: { href: "#/pools/tank/disks" },
     });
   });
   it("says which service level is missed, and by whom", () => {

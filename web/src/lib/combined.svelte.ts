@@ -1,4 +1,4 @@
-// A chart whose lines are sums over several statistics: reads over all protocols. Counters only: what is no count must not be added.
+// A chart whose lines combine several statistics: counters are added (reads over all protocols); of what is no count, the greatest is taken.
 
 import type uPlot from "uplot";
 import { get, troubleOf, type Problem } from "./api";
@@ -23,13 +23,15 @@ export class Combined {
   problem = $state.raw<Problem | undefined>(undefined);
   newest = 0;
   private readonly sources: readonly Source[];
+  private readonly combine: (a: number, b: number) => number;
   private readonly ring: Ring;
   private readonly times: number[] = [];
   private readonly columns: (number | null)[][];
   draw: () => void = () => {};
 
-  constructor(lines: readonly PlotLine[], sources: readonly Source[], seconds = 180) {
+  constructor(lines: readonly PlotLine[], sources: readonly Source[], combine: (a: number, b: number) => number = (a, b) => a + b, seconds = 180) {
     this.lines = lines;
+    this.combine = combine;
     this.sources = sources;
     this.seconds = seconds;
     this.ring = new Ring(seconds + 30, lines.length * sources.length);
@@ -75,26 +77,33 @@ export class Combined {
   };
 
   private value(key: string, second: number): number | null {
-    let sum: number | null = null;
+    let all: number | null = null;
     for (let index = 0; index < this.sources.length; index += 1) {
       const part = this.ring.get(`${index} ${key}`, second);
-      if (part !== null) sum = (sum ?? 0) + part;
+      if (part !== null) all = all === null ? part : this.combine(all, part);
     }
-    return sum;
+    return all;
   }
 
   private put(index: number, second: number, lines: readonly StreamLine[]): void {
     const source = this.sources[index];
     if (!source) return;
-    const sums = new Map<string, number>();
-    for (const { labels, value } of lines) {
-      const key = source.line(labels);
-      if (key !== undefined && value !== null) sums.set(key, (sums.get(key) ?? 0) + value);
-    }
     this.ring.advance(second);
-    for (const [key, value] of sums) this.ring.put(second, `${index} ${key}`, {}, value);
+    this.keep(source, index, second, lines);
     // All sources tell of a second at about the same time; the last of them draws it.
     if (index === this.sources.length - 1 || second > this.newest) this.see(second);
+  }
+
+  /** What the lines of a source make of the chart's in a second. */
+  private keep(source: Source, index: number, second: number, lines: readonly { labels: Readonly<Record<string, string>>; value: number | null }[]): void {
+    const all = new Map<string, number>();
+    for (const { labels, value } of lines) {
+      const key = source.line(labels);
+      if (key === undefined || value === null) continue;
+      const before = all.get(key);
+      all.set(key, before === undefined ? value : this.combine(before, value));
+    }
+    for (const [key, value] of all) this.ring.put(second, `${index} ${key}`, {}, value);
   }
 
   private see(second: number): void {
@@ -114,12 +123,7 @@ export class Combined {
       const length = Math.max(...(answer.lines ?? []).map((line) => line.values.length));
       for (let at = 0; at < length; at += 1) {
         const lines = (answer.lines ?? []).map((line) => ({ labels: line.labels, value: line.values[at] ?? null }));
-        const sums = new Map<string, number>();
-        for (const { labels, value } of lines) {
-          const key = source.line(labels);
-          if (key !== undefined && value !== null) sums.set(key, (sums.get(key) ?? 0) + value);
-        }
-        for (const [key, value] of sums) this.ring.put(answer.from_unix_s + at, `${index} ${key}`, {}, value);
+        this.keep(source, index, answer.from_unix_s + at, lines);
       }
       if (this.newest === 0) this.see(answer.from_unix_s + length - 1);
       else this.draw();

@@ -2,6 +2,7 @@
 // rings, so that memory does not grow with time.
 
 import { get, troubleOf, type Problem, type Schemas } from "./api";
+import { LEDGER_STATE, type Tone } from "./words";
 
 export const LEDGER_SECONDS = 900;
 /** Volumes that are followed in a pool; those that were quiet for longest go first. */
@@ -128,6 +129,13 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
 /** Whether the promise was broken within the last so many seconds. */
 export function brokenLately(promised: Promised, newest: number, seconds = 10): boolean {
   return promised.broken !== undefined && newest - promised.broken.second < seconds;
+}
+
+/** Its state now, in words. A level missed moments ago stays in sight, and its figures are of now: so it says when that was. */
+export function stateNow(promised: Promised, newest: number): [Tone, string] {
+  if (promised.last.state === "missed" || !promised.broken || !brokenLately(promised, newest)) return LEDGER_STATE[promised.last.state];
+  const ago = Math.max(1, newest - promised.broken.second);
+  return ["warn", `Missed ${ago} s ago`];
 }
 
 /** Whether its level's promise holds: that of `none` is empty, and one that does not fit into the pool counts for nothing. */

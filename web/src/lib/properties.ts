@@ -2,7 +2,7 @@
 
 import type { Schemas } from "./api";
 import { command } from "./commands";
-import { count, durationArgument, parseRate, parseSize, rate, rateArgument, sizeArgument } from "./format";
+import { bytes, count, durationArgument, parseRate, parseSize, rate, rateArgument, sizeArgument } from "./format";
 import { keepArgument, keepDraft, keepMistake, keepOf, keptText, type KeepDraft } from "./keep";
 
 type Property = Schemas["Property"];
@@ -24,6 +24,12 @@ export const FORMATS: readonly [Schemas["VolumeFormat"], string][] = [
   ["zeroedthick", "Thick: space is reserved"],
   ["eagerzeroedthick", "Thick: the whole size counts as used"],
 ];
+
+/** That a new volume, or what it grows by, is larger than what is free in its pool: empty when it is not. */
+export function overcommitted(added: number, pool: Schemas["Pool"] | undefined): string {
+  if (!pool || added <= pool.status.available_bytes) return "";
+  return `${bytes(pool.status.available_bytes)} are free in pool ${pool.name}. When they are used up, writes fail.`;
+}
 
 /** The choices, and what is set now where it is none of them. */
 export const choices = <T>(usual: readonly T[], now: T): readonly T[] => (usual.includes(now) ? usual : [...usual, now]);

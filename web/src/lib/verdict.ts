@@ -91,7 +91,7 @@ export function hrefOf(object: { resource: string; name: string }): string {
     case "pools":
       return `#/pools/${name}`;
     case "disks":
-      return `#/pools/${encodeURIComponent(object.name.split("/")[0] ?? "")}`;
+      return `#/pools/${encodeURIComponent(object.name.split("/")[0] ?? "")}/disks`;
     case "volumes":
       return `#/volumes/show/${name}`;
     case "projects":
