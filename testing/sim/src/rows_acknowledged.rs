@@ -147,7 +147,7 @@ async fn out_if_rotten(scene: &Scene, victim: usize) -> Result<(), Failure> {
     for number in 0..scene.world.disk_count() {
         // Log disks, and those of the cache, may be no part of a group.
         let Ok(found) = scene.disk(number).await else { continue };
-        let is_out = matches!(found.state, DiskState::Failed | DiskState::Empty);
+        let is_out = matches!(found.state, DiskState::Failed | DiskState::Rebuilt);
         let wrong = match (number == victim, found.errors.checksum > 0) {
             (true, true) if !is_out => "a disk whose repairs fail is still in service",
             (false, true) => "a disk that is right is said to have been wrong",

@@ -130,7 +130,7 @@ pub fn tolerated(setup: &Setup) -> Result<Shown, Failure> {
         let (mut lacking, mut out) = (0, 0);
         for (disk, _) in &struck {
             let state = scene.disk(*disk).await?.state;
-            if !matches!(state, DiskState::Online | DiskState::Empty) {
+            if !matches!(state, DiskState::Online | DiskState::Rebuilt) {
                 (lacking, out) = (lacking + 1, out | 1 << disk);
             }
         }

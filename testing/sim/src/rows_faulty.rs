@@ -52,7 +52,7 @@ pub fn evicted(setup: &Setup) -> Result<Shown, Failure> {
                 break;
             }
         }
-        expect(state, &[DiskState::Failed, DiskState::Empty], "a disk failed every other read")?;
+        expect(state, &[DiskState::Failed, DiskState::Rebuilt], "a disk failed every other read")?;
         scene.world.take_rules();
         // Where it all comes within a second, it is out before anything was told.
         told(scene, "disk.errors", victim, 0..=1)?;

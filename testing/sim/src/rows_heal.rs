@@ -199,10 +199,7 @@ pub fn replaced(setup: &Setup) -> Result<Shown, Failure> {
         let disk = status.and_then(|pool| pool.groups[0].disks.get(victim).map(|disk| disk.state));
         let new = scene.world.add_disk(Image::new(own.disk_bytes()));
         let path = format!("sim{new}");
-        if disk == Some(DiskState::Empty) {
-            let add = DiskAdd { group: Some(0), ..DiskAdd::default() };
-            scene.engine.disk_add(POOL, vec![path], add).await.map_err(failed("adding a disk failed"))?;
-        } else if absent != 0 && own.seed.is_multiple_of(2) {
+        if disk != Some(DiskState::Rebuilt) && absent != 0 && own.seed.is_multiple_of(2) {
             // A spare disk takes its place by itself.
             let add = DiskAdd { purpose: Purpose::Spare, ..DiskAdd::default() };
             scene.engine.disk_add(POOL, vec![path], add).await.map_err(failed("adding a spare failed"))?;
@@ -234,14 +231,15 @@ pub fn spare_space(setup: &Setup) -> Result<Shown, Failure> {
         for _ in 0..TRIES {
             scene.clients.run(own.operations / 2).await?;
             let pools = scene.engine.pools().await;
-            let is_known =
-                |pool: &PoolStatus| pool.state != PoolState::Online || state(pool) == Some(DiskState::Empty);
+            let is_known = |pool: &PoolStatus| {
+                pool.state != PoolState::Online || state(pool) == Some(DiskState::Rebuilt)
+            };
             if pools.first().is_none_or(is_known) {
                 break;
             }
         }
         let status = heal(scene, own.operations, 1 << victim, 0, crashes).await?;
-        if state(&status) != Some(DiskState::Empty) {
+        if state(&status) != Some(DiskState::Rebuilt) {
             let state = state(&status);
             return Err(Failure::Outcome(format!("sim{victim} has been rebuilt elsewhere and is {state:?}")));
         }

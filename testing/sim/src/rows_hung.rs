@@ -56,7 +56,7 @@ async fn evicted(scene: &Scene, disks: &[usize]) -> Result<(), Failure> {
         scene.rt.sleep(Duration::from_millis(250)).await;
         let mut are_out = true;
         for disk in disks {
-            are_out &= matches!(scene.disk(*disk).await?.state, DiskState::Failed | DiskState::Empty);
+            are_out &= matches!(scene.disk(*disk).await?.state, DiskState::Failed | DiskState::Rebuilt);
         }
         if are_out {
             return Ok(());

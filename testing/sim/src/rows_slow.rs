@@ -51,7 +51,7 @@ pub fn evicted(setup: &Setup) -> Result<Shown, Failure> {
         let victim = victim(&own);
         scene.world.add_rule(Rule::new(victim, SLOW));
         let state = work(scene, 90, victim).await?;
-        expect(state, &[DiskState::Failed, DiskState::Empty], "a disk was slow for 90 seconds")?;
+        expect(state, &[DiskState::Failed, DiskState::Rebuilt], "a disk was slow for 90 seconds")?;
         scene.world.take_rules();
         scene.clients.run(own.operations).await?;
         Ok(1 << victim)
@@ -108,7 +108,7 @@ pub fn hung(setup: &Setup) -> Result<Shown, Failure> {
         let (victim, begun) = (victim(&own), scene.rt.now());
         scene.world.add_rule(Rule::new(victim, Action::Hang).after(scene.clients.below(40)));
         let state = work(scene, 60, victim).await?;
-        expect(state, &[DiskState::Failed, DiskState::Empty], "a disk hung for 60 seconds")?;
+        expect(state, &[DiskState::Failed, DiskState::Rebuilt], "a disk hung for 60 seconds")?;
         scene.clients.run(own.operations).await?;
         let took = Duration::from_nanos(scene.rt.now().since(begun));
         if took > Duration::from_secs(20) {

@@ -349,6 +349,27 @@ impl Control {
         Ok(all)
     }
 
+    async fn bookmark_rename(&self, name: &str, new: &str, attempt: Attempt) -> Result<BookmarkInfo, Error> {
+        let _turn = self.lineage.lock(0, 0).await;
+        Self::check_snapshot_name(&self.object(name), new)?;
+        let own = new.to_string();
+        let renamed = self.on_bookmark(name, move |shard, volume, mark| async move {
+            let is_taken = |other: &DatasetRecord| other.name == own && other.number != mark.number;
+            if shard.bookmarks_of(volume.number).iter().any(is_taken) {
+                return Ok(Err(format!("{}#{own}", volume.name)));
+            }
+            let renamed = DatasetRecord { name: own, ..mark.clone() };
+            if attempt == Attempt::Real && renamed.name != mark.name {
+                shard.put_all(vec![renamed.clone()]).await?;
+            }
+            Ok(Ok(shard.bookmark_info(&volume, &renamed)))
+        });
+        renamed.await?.map_err(|taken| {
+            Error::new(ErrorKind::Conflict, self.object(&taken), "a bookmark with this name exists")
+                .remedy("Choose another name")
+        })
+    }
+
     async fn bookmark_delete(&self, name: &str) -> Result<(), Error> {
         let _turn = self.lineage.lock(0, 0).await;
         self.on_bookmark(name, |shard, _, record| async move { shard.delete_bookmarks(vec![record]).await })
@@ -412,6 +433,28 @@ impl Engine {
             control.on_bookmark(&own, info).await
         };
         self.on_core_0(look).await
+    }
+
+    /// Gives a bookmark another name, `new` being what stands behind the `#`.
+    #[boxed]
+    pub async fn bookmark_rename(&self, bookmark: &str, new: &str) -> Result<BookmarkInfo, Error> {
+        self.rename_bookmark(bookmark, new, Attempt::Real).await
+    }
+
+    /// The bookmark as [`Engine::bookmark_rename`] would leave it, or why it would not, without doing it.
+    #[boxed]
+    pub async fn bookmark_rename_check(&self, bookmark: &str, new: &str) -> Result<BookmarkInfo, Error> {
+        self.rename_bookmark(bookmark, new, Attempt::Trial).await
+    }
+
+    async fn rename_bookmark(&self, name: &str, new: &str, attempt: Attempt) -> Result<BookmarkInfo, Error> {
+        let (name, new) = (name.to_string(), new.to_string());
+        let rename = move |rt: Rt| async move {
+            let (control, own) = owner(&rt, &name).await?;
+            control.writable()?;
+            control.bookmark_rename(&own, &new, attempt).await
+        };
+        self.on_core_0(rename).await
     }
 
     /// Deletes a bookmark, `POOL/VOLUME#NAME` or UUID.

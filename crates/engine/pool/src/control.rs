@@ -504,6 +504,7 @@ impl Control {
                 (Is::Cache, _) => DiskState::Empty,
                 (Is::Leaving, Some(_)) => DiskState::Leaving,
                 (Is::Offline, _) => DiskState::Offline,
+                (Is::Empty, _) if disk.slots > 0 => DiskState::Rebuilt,
                 (Is::Empty, _) => DiskState::Empty,
                 (_, None) => DiskState::Missing,
                 (_, Some(_)) if health.is_failed() => DiskState::Failed,

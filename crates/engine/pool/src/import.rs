@@ -585,6 +585,7 @@ impl Engine {
             control.on_shard(index, |shard| async move { shard.start() }).await?;
         }
         control.check_reservations().await?;
+        control.end_renames().await;
         control.start_healer();
         // Where nothing was measured nobody waits, and whoever keeps the ledger looks soon enough.
         if control.speed.get().is_some() {

@@ -66,6 +66,7 @@ mod parts;
 mod pending;
 mod places;
 mod progress;
+mod project_rename;
 mod projects;
 mod promises;
 mod quota;

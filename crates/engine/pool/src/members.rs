@@ -314,7 +314,8 @@ impl Control {
         attached
     }
 
-    /// Puts a new disk, or a spare one, in place of another; that one serves, if it can, until nothing is left on it.
+    /// Puts a new disk, or a spare one, in place of another; that one serves, if it can, until nothing is left on it. One that was
+    /// rebuilt elsewhere already leaves at once.
     pub async fn disk_replace(self: &Rc<Self>, old: &str, with: &DiskReplace) -> Result<(), Error> {
         let index = self.find_replaced(old)?;
         let Some(path) = &with.new else {
@@ -322,11 +323,11 @@ impl Control {
                 let message = "the pool has no spare disk that is large enough";
                 return Err(self.refused(index, message, "Name the new disk"));
             }
-            return self.leave(index).await;
+            return self.take_out(index).await;
         };
         let (disk, new) = self.plan_replacement(index, path, with).await?;
         self.join(new, path, disk, |_| {}).await?;
-        self.leave(index).await
+        self.take_out(index).await
     }
 
     /// What [`Control::disk_replace`] would refuse. Changes nothing.
@@ -344,9 +345,11 @@ impl Control {
     /// The index of a disk that can be replaced.
     fn find_replaced(&self, old: &str) -> Result<usize, Error> {
         let index = self.find_disk(old)?;
-        if !self.label.borrow().disks[index].counts() {
-            let remedy = "Add the new disk with 'forebay pool add POOL DISK…'";
-            return Err(self.refused(index, "this disk holds no data and cannot be replaced", remedy));
+        let entry = self.label.borrow().disks[index];
+        if !entry.has_slots() || entry.slots == 0 {
+            let remedy =
+                "Remove it, and add the new disk with 'forebay pool add POOL DISK', with --spare or --cache";
+            return Err(self.refused(index, "only a disk with data of its own can be replaced", remedy));
         }
         self.check_group_stays(index)?;
         Ok(index)
@@ -435,6 +438,10 @@ impl Control {
     pub async fn disk_remove(self: &Rc<Self>, disk: &str) -> Result<(), Error> {
         let index = self.find_disk(disk)?;
         self.disk_remove_check(disk).await?;
+        self.take_out(index).await
+    }
+
+    async fn take_out(self: &Rc<Self>, index: usize) -> Result<(), Error> {
         if self.label.borrow().disks[index].counts() {
             return self.leave(index).await;
         }

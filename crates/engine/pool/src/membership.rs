@@ -254,7 +254,7 @@ impl Control {
             let is_new = is_out && !self.shared.recorded[index].swap(true, Ordering::AcqRel);
             let lost = match disk.status {
                 DiskStatus::Failed if self.shared.healths[index].is_shrunk() => {
-                    "it has shrunk. Restore its size and bring it back with 'forebay disk online DISK', or replace it"
+                    "restore its size and bring it back with 'forebay disk online DISK', or replace it"
                 }
                 DiskStatus::Failed => "its contents are stale",
                 _ => "no data is lost with it",

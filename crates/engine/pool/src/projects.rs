@@ -29,14 +29,14 @@ use std::future::Future;
 use std::rc::Rc;
 
 /// Where projects are.
-const SHARD: usize = 0;
+pub(crate) const SHARD: usize = 0;
 /// Each is a dataset of one shard, and all shards know all of them.
 const PROJECTS_MAX: usize = 1000;
 /// Longest name in bytes: it leaves room for those of volumes.
 const NAME_MAX: usize = 63;
 const QUOTA_MIN: u64 = MIB;
 /// log2 of the bytes of a block, where a project does not say it: 4 KiB is always possible.
-const SHIFT_UNSAID: u8 = 12;
+pub(crate) const SHIFT_UNSAID: u8 = 12;
 
 /// Properties that a dataset does not have of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -93,6 +93,8 @@ pub(crate) struct Project {
     pub id: Id,
     pub created: WallTime,
     pub properties: ProjectProperties,
+    /// The project with this id is about to get this name ([`crate::project_rename`]).
+    pub stands_in: bool,
 }
 
 /// All projects of a pool by name.
@@ -145,7 +147,7 @@ impl ProjectProperties {
         }
     }
 
-    fn put_into(&self, record: DatasetRecord) -> DatasetRecord {
+    pub(crate) fn put_into(&self, record: DatasetRecord) -> DatasetRecord {
         let inherits = Inherits::default()
             .unless(self.sync, Inherits::SYNC)
             .unless(self.compression, Inherits::COMPRESSION)
@@ -176,8 +178,10 @@ impl Shard {
             record.kind == DatasetKind::Project && record.state == DatasetState::Live
         };
         let told = |record: std::cell::Ref<DatasetRecord>| {
-            let (id, created, properties) = (record.id, record.created, ProjectProperties::of(&record));
-            (record.name.clone(), Project { id, created, properties })
+            let stands_in = record.origin != Id(0) && self.project(record.origin).is_some();
+            let id = if stands_in { record.origin } else { record.id };
+            let (created, properties) = (record.created, ProjectProperties::of(&record));
+            (record.name.clone(), Project { id, created, properties, stands_in })
         };
         records.filter(is_project).map(told).collect()
     }
@@ -239,7 +243,7 @@ impl Shard {
         self.put_all(vec![record]).await
     }
 
-    fn project(&self, id: Id) -> Option<Rc<Dataset>> {
+    pub(crate) fn project(&self, id: Id) -> Option<Rc<Dataset>> {
         let datasets = self.datasets.borrow();
         let mut projects =
             datasets.values().filter(|dataset| dataset.record.borrow().kind == DatasetKind::Project);
@@ -289,7 +293,7 @@ impl Control {
     }
 
     /// Refuses a name that a new project cannot have.
-    fn check_project_name(&self, name: &str) -> Result<(), Error> {
+    pub(crate) fn check_project_name(&self, name: &str) -> Result<(), Error> {
         let object = self.object(name);
         check_name(&object, name, "name")?;
         if name.len() > NAME_MAX || name.contains('/') {
@@ -317,15 +321,12 @@ impl Control {
     /// A project by name or id.
     fn find_project(&self, name: &str) -> Option<(String, Project)> {
         let projects = self.projects.borrow();
-        if let Some(project) = projects.get(name) {
-            return Some((name.to_string(), *project));
-        }
-        let id: Id = name.parse().ok()?;
-        let found = projects.iter().find(|(_, project)| project.id == id);
+        let id: Option<Id> = projects.get(name).map(|project| project.id).or_else(|| name.parse().ok());
+        let found = projects.iter().find(|(_, project)| !project.stands_in && Some(project.id) == id);
         found.map(|(name, project)| (name.clone(), *project))
     }
 
-    fn existing_project(&self, name: &str) -> Result<(String, Project), Error> {
+    pub(crate) fn existing_project(&self, name: &str) -> Result<(String, Project), Error> {
         self.find_project(name).ok_or_else(|| {
             Error::new(ErrorKind::NotFound, self.object(name), "no such project")
                 .remedy("List them with: forebay project list")
@@ -348,7 +349,9 @@ impl Control {
         let done = self.on_shard(SHARD, create).await;
         self.names.borrow_mut().remove(name);
         done?.map_err(|error| self.io_error(name, error))?;
-        self.projects.borrow_mut().insert(name.to_string(), Project { id, created, properties });
+        self.projects
+            .borrow_mut()
+            .insert(name.to_string(), Project { id, created, properties, stands_in: false });
         self.tell_projects().await?;
         self.project_info(name).await
     }
@@ -360,7 +363,10 @@ impl Control {
         check_properties(&self.object(&name), &properties)?;
         let put = move |shard: Rc<Shard>| async move { shard.put_project(project.id, properties).await };
         self.on_shard(SHARD, put).await?.map_err(|error| self.io_error(&name, error))?;
-        self.projects.borrow_mut().insert(name.clone(), Project { properties, ..project });
+        let mut projects = self.projects.borrow_mut();
+        let same = projects.values_mut().filter(|known| known.id == project.id);
+        same.for_each(|known| known.properties = properties);
+        drop(projects);
         self.tell_projects().await?;
         if change.sync != Setting::Keep && !active(Bug::FlushTrustsPolicy) {
             self.flush_all().await?;
@@ -383,6 +389,7 @@ impl Control {
     async fn project_delete(&self, name: &str) -> Result<(), Error> {
         let _turn = self.lineage.lock(0, 0).await;
         let (name, project) = self.existing_project(name)?;
+        self.refuse_while_renaming(&name, project.id)?;
         // No volume gets into it from here on, nor gets its name.
         self.projects.borrow_mut().remove(&name);
         self.names.borrow_mut().insert(name.clone(), Place { shard: SHARD, id: project.id });
@@ -429,7 +436,7 @@ impl Control {
     }
 
     /// How many volumes of a project are being received, or are halves of moves.
-    async fn parts_of(&self, project: &str) -> Result<usize, Error> {
+    pub(crate) async fn parts_of(&self, project: &str) -> Result<usize, Error> {
         let mut all = 0;
         for index in 0..self.shard_count() {
             let project = project.to_string();
@@ -439,7 +446,7 @@ impl Control {
         Ok(all)
     }
 
-    async fn project_info(&self, name: &str) -> Result<ProjectInfo, Error> {
+    pub(crate) async fn project_info(&self, name: &str) -> Result<ProjectInfo, Error> {
         let (name, project) = self.existing_project(name)?;
         let mut found = self.describe_projects([(name, project)].into()).await?;
         Ok(found.pop().expect("one was asked for"))
@@ -484,7 +491,8 @@ impl Engine {
         let gather = |rt: Rt| async move {
             let mut all = Vec::new();
             for control in controls_of(&rt, pool.as_deref())? {
-                let projects = control.projects.borrow().clone();
+                let mut projects = control.projects.borrow().clone();
+                projects.retain(|_, project| !project.stands_in);
                 all.extend(control.describe_projects(projects).await?);
             }
             Ok(all)
@@ -515,7 +523,7 @@ impl Engine {
     }
 
     /// The same for what changes something.
-    async fn on_writable_project<T, F, W>(&self, project: &str, work: F) -> Result<T, Error>
+    pub(crate) async fn on_writable_project<T, F, W>(&self, project: &str, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(Rc<Control>, String) -> W + Send + 'static,

@@ -428,7 +428,9 @@ pub enum DiskState {
     Missing,
     /// Taken out by the administrator.
     Offline,
-    /// Out of service; all that was on it has been rebuilt elsewhere.
+    /// Out of service after an error; all that was on it has been rebuilt elsewhere.
+    Rebuilt,
+    /// Out of service after an error; it held copies only.
     Empty,
     /// Serving, while all that is on it moves to other disks.
     Leaving,

@@ -90,6 +90,12 @@ impl Trash {
         self.volumes.borrow_mut().extend(volumes.iter().map(trashed));
     }
 
+    pub fn rename(&self, id: Id, name: String) {
+        if let Some(trashed) = self.volumes.borrow_mut().get_mut(&id) {
+            trashed.name = name;
+        }
+    }
+
     fn purge_at(&self, deleted: WallTime) -> WallTime {
         WallTime(deleted.0.saturating_add(u64::from(self.keep_seconds.get()) * 1000))
     }

@@ -388,12 +388,20 @@ fn a_lost_disk_is_rebuilt_by_itself_and_what_is_in_the_way_is_told() {
         pool["status"]["state"] == "online" && pool["status"].get("rebuild").is_none()
     });
     check(&daemon, 1);
-    // The lost one can be forgotten now.
+    // The lost one is told of until another takes its place, or it is removed.
     let lost = place.json(&["disk", "list", "--pool", "tank"]);
-    let lost = lost["items"].as_array().unwrap().iter().find(|disk| disk["status"]["state"] == "empty");
+    let lost = lost["items"].as_array().unwrap().iter().find(|disk| disk["status"]["state"] == "rebuilt");
     let lost = format!("tank/{}", lost.expect("all was rebuilt elsewhere")["status"]["number"]);
-    place.run(&["disk", "remove", &lost, "--yes"]).expect(0);
-    assert_eq!(remembered(&place), ["a", "tiny", "c"]);
+    let alerts = || place.json(&["alert", "list"])["items"].to_string();
+    let alert = format!("disk.rebuilt:{lost}");
+    assert!(alerts().contains(&alert), "{}", alerts());
+    place.disk("d", DISK_BYTES);
+    let plan = place.run(&["disk", "replace", &lost, "d", "--dry-run"]).expect(0).out;
+    assert!(plan.contains("rebuilt already") && plan.contains("leaves the pool"), "{plan}");
+    place.run(&["disk", "replace", &lost, "d"]).expect(0);
+    assert!(!alerts().contains(&alert), "{}", alerts());
+    assert_eq!(remembered(&place), ["a", "tiny", "c", "d"]);
+    check(&daemon, 1);
     daemon.kill();
     let daemon = Daemon::start(&place);
     place.run(&["pool", "status", "tank"]).expect(0);

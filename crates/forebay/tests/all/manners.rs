@@ -192,6 +192,42 @@ fn volumes_snapshots_and_users_get_other_names() {
     let events = place.json(&["event", "list", "--object", "tank/web/b"]);
     assert!(events.to_string().contains("renamed to tank/web/d"), "{events}");
 
+    // A project, with its volumes: hosts, their LUNs and what inherits stay.
+    place.run(&["volume", "create", "tank/web/heir", "--size", "16M"]).expect(0);
+    place.run(&["bookmark", "create", "tank/plain/c@after", "mark"]).expect(0);
+    assert_eq!(mapped(&api), ["tank/web/d esx1 0", "tank/web/heir esx1 1"]);
+    place
+        .run(&["project", "rename", "tank/web", "tank/plain"])
+        .expect(4)
+        .says("a project of this name exists");
+    place.run(&["project", "rename", "tank/web", "vault/www"]).expect(4).says("stays in its pool");
+    place.run(&["threshold", "create", "busy", "volume.ops[volume=tank/web/d]", "--above", "1000"]).expect(0);
+    place.run(&["project", "rename", "tank/web", "tank/www"]).expect(4).says("busy");
+    place.run(&["threshold", "delete", "busy"]).expect(0);
+    let plan = place.run(&["project", "rename", "tank/web", "tank/www", "--dry-run"]).expect(0).out;
+    assert!(plan.contains("renamed to tank/www") && plan.contains("volumes change with it: 2"), "{plan}");
+    let said = place.run(&["project", "rename", "tank/web", "tank/www"]).expect(0).out;
+    assert_eq!(said.trim(), "Project tank/web is now named tank/www.");
+    assert_eq!(mapped(&api), ["tank/www/d esx1 0", "tank/www/heir esx1 1"]);
+    assert_eq!(place.json(&["volume", "show", "tank/www/heir"])["status"]["project"], json!("tank/www"));
+    let events = place.json(&["event", "list", "--object", "tank/web"]);
+    assert!(events.to_string().contains("renamed to tank/www"), "{events}");
+    place.run(&["project", "rename", "tank/www", "tank/web"]).expect(0);
+    place.run(&["volume", "delete", "tank/web/heir", "--purge", "--yes"]).expect(0);
+
+    place
+        .run(&["bookmark", "rename", "tank/plain/c#mark", "tank/web/d#x"])
+        .expect(2)
+        .says("stays with its volume");
+    place.run(&["bookmark", "rename", "tank/plain/c#mark", "base"]).expect(0);
+    let marks = lines(&place, &["bookmark", "list", "--columns", "name", "--no-header"]);
+    assert_eq!(marks, ["tank/plain/c#base"]);
+    place.run(&["token", "create", "ci"]).expect(0);
+    place.run(&["token", "rename", "robot", "ci"]).expect(4).says("exists");
+    place.run(&["token", "rename", "robot", "deploy"]).expect(0);
+    // Its secret stays.
+    assert_eq!(mapped(&api), ["tank/web/d esx1 0"]);
+
     for (name, role) in [("ann", "admin"), ("bob", "viewer")] {
         let words = ["user", "create", name, "--role", role, "--password-file", "password"];
         std::fs::write(place.path().join("password"), "correct horse battery").unwrap();

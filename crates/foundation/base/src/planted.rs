@@ -241,6 +241,8 @@ pub enum Bug {
     RegistryNotReplayed,
     /// An import passes over the new name of a volume or snapshot that the log has.
     RenameNotReplayed,
+    /// A project that was being renamed when the power failed stays in two.
+    RenameStaysHalf,
     /// A checkpoint does not write a chunk's entry again of which it has freed something only.
     ChunkEntryStale,
     /// A chunk's entry keeps saying how much of it was free when it was granted.
@@ -388,6 +390,9 @@ impl Bug {
         Bug::RebuildSkipsLine,
         Bug::RebuildComputesWholeWindow,
     ];
+
+    /// What a test of `forebay-pool` about new names of projects must catch.
+    pub const OF_PROJECTS: [Bug; 1] = [Bug::RenameStaysHalf];
 
     /// What a test of `forebay-pool` must catch: the simulator's histories are to lose changes.
     pub const OF_STREAMS: [Bug; 1] = [Bug::ReceiveOverChanges];
@@ -563,6 +568,7 @@ mod tests {
         let listed: std::collections::HashSet<Bug> = Bug::ALL
             .into_iter()
             .chain(Bug::OF_PARITY)
+            .chain(Bug::OF_PROJECTS)
             .chain(Bug::OF_STREAMS)
             .chain(Bug::OF_MOVES)
             .chain(Bug::OF_RECLAIM)

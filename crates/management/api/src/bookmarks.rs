@@ -37,3 +37,11 @@ pub struct BookmarkCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
+
+/// A new name for a bookmark.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BookmarkSet {
+    /// The part after `#`.
+    pub name: String,
+}

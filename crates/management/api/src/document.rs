@@ -104,6 +104,7 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::SnapshotClone>(&mut schemas);
     all::<crate::Bookmark>(&mut schemas);
     all::<crate::BookmarkCreate>(&mut schemas);
+    all::<crate::BookmarkSet>(&mut schemas);
     all::<crate::Receive>(&mut schemas);
     all::<crate::Host>(&mut schemas);
     all::<crate::HostCreate>(&mut schemas);
@@ -122,6 +123,7 @@ fn components() -> utoipa::openapi::Components {
     all::<crate::Event>(&mut schemas);
     all::<crate::Token>(&mut schemas);
     all::<crate::TokenCreate>(&mut schemas);
+    all::<crate::TokenSet>(&mut schemas);
     all::<crate::TokenCreated>(&mut schemas);
     all::<crate::User>(&mut schemas);
     all::<crate::UserCreate>(&mut schemas);

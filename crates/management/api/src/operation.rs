@@ -83,10 +83,10 @@ operations! {
     MoveKeep, MoveAbandon, ProjectList, ProjectCreate, ProjectShow, ProjectSet, ProjectDelete, TrashList,
     TrashShow, TrashRestore, TrashPurge, SnapshotList, SnapshotCreate, SnapshotShow, SnapshotSet,
     SnapshotDelete, SnapshotRollback, SnapshotClone, SnapshotSend, SnapshotReceive, BookmarkList,
-    BookmarkCreate, BookmarkShow, BookmarkDelete, ReceiveList, ReceiveAbandon, HostList, HostCreate, HostShow, HostSet, HostDelete, HostGroupList, HostGroupCreate,
+    BookmarkCreate, BookmarkShow, BookmarkSet, BookmarkDelete, ReceiveList, ReceiveAbandon, HostList, HostCreate, HostShow, HostSet, HostDelete, HostGroupList, HostGroupCreate,
     HostGroupShow, HostGroupSet, HostGroupDelete, LevelList, LevelCreate, LevelShow, LevelSet, LevelDelete,
     MappingList, MappingCreate, MappingShow, MappingDelete, SessionList, SessionDrop, TaskList, TaskShow,
-    TaskCancel, EventList, TokenList, TokenCreate, TokenDelete, SetupShow, SetupFinish, SetupLink,
+    TaskCancel, EventList, TokenList, TokenCreate, TokenSet, TokenDelete, SetupShow, SetupFinish, SetupLink,
     LoginShow, LoginCreate, LoginEnd, UserList, UserCreate, UserShow, UserSet, UserDelete, AuditList,
     AlertList, ChannelList, ChannelCreate, ChannelShow, ChannelSet, ChannelDelete, ChannelTest, ThresholdList, ThresholdCreate, ThresholdShow, ThresholdSet,
     ThresholdDelete, EventStream, StatisticList, StatisticQuery, StatisticStream, WorksheetList, WorksheetCreate,
@@ -113,8 +113,12 @@ impl Operation {
             HostCreate | HostGroupCreate | LevelCreate | MappingCreate | ThresholdCreate => Method::Post,
             SetupFinish | SetupLink | LoginCreate | UserCreate | WorksheetCreate | ReportCreate
             | ChannelCreate | ChannelTest => Method::Post,
-            ServerSet | PoolSet | VolumeSet | ProjectSet | SnapshotSet | UserSet => Method::Patch,
-            HostSet | HostGroupSet | LevelSet | WorksheetSet | ChannelSet | ThresholdSet => Method::Patch,
+            ServerSet | PoolSet | VolumeSet | ProjectSet | SnapshotSet | BookmarkSet | UserSet => {
+                Method::Patch
+            }
+            HostSet | HostGroupSet | LevelSet | WorksheetSet | ChannelSet | ThresholdSet | TokenSet => {
+                Method::Patch
+            }
             PoolDestroy | GroupRemove | DiskRemove | VolumeDelete | SnapshotDelete | TokenDelete => {
                 Method::Delete
             }
@@ -174,7 +178,7 @@ impl Operation {
             SnapshotSend => "/api/v1/snapshots/{snapshot}/stream",
             SnapshotReceive => "/api/v1/volumes/{volume}/receive",
             BookmarkList | BookmarkCreate => "/api/v1/bookmarks",
-            BookmarkShow | BookmarkDelete => "/api/v1/bookmarks/{bookmark}",
+            BookmarkShow | BookmarkSet | BookmarkDelete => "/api/v1/bookmarks/{bookmark}",
             ReceiveList => "/api/v1/receives",
             ReceiveAbandon => "/api/v1/receives/{volume}",
             HostList | HostCreate => "/api/v1/hosts",
@@ -192,7 +196,7 @@ impl Operation {
             TaskCancel => "/api/v1/tasks/{task}/cancel",
             EventList => "/api/v1/events",
             TokenList | TokenCreate => "/api/v1/tokens",
-            TokenDelete => "/api/v1/tokens/{token}",
+            TokenSet | TokenDelete => "/api/v1/tokens/{token}",
             SetupShow | SetupFinish => "/api/v1/setup",
             SetupLink => "/api/v1/setup/link",
             LoginShow | LoginCreate | LoginEnd => "/api/v1/login",
@@ -238,7 +242,7 @@ impl Operation {
             VolumePromote | SnapshotCreate | SnapshotSet | SnapshotDelete => Access::Operator,
             SnapshotRollback | SnapshotClone | TrashRestore | TrashPurge => Access::Operator,
             SnapshotSend | SnapshotReceive | ReceiveAbandon => Access::Operator,
-            BookmarkCreate | BookmarkDelete => Access::Operator,
+            BookmarkCreate | BookmarkSet | BookmarkDelete => Access::Operator,
             VolumeReclaim | VolumeMove | VolumeTrace | MoveKeep | MoveAbandon => Access::Operator,
             HostCreate | HostSet | HostDelete => Access::Operator,
             HostGroupCreate | HostGroupSet | HostGroupDelete => Access::Operator,
@@ -252,7 +256,7 @@ impl Operation {
             PoolSet | PoolAdd | PoolScrub | PoolTrim | PoolCalibrate | GroupRemove => Access::Admin,
             DamageAccept => Access::Admin,
             DiskReplace | DiskRemove | DiskOffline | DiskOnline | DiskClear | DiskLocate => Access::Admin,
-            TokenList | TokenCreate | TokenDelete => Access::Admin,
+            TokenList | TokenCreate | TokenSet | TokenDelete => Access::Admin,
             ChannelCreate | ChannelSet | ChannelDelete | ChannelTest => Access::Admin,
             ServerSet | SetupLink | UserList | UserCreate | UserDelete | AuditList => Access::Admin,
             _ => Access::Viewer,
@@ -299,6 +303,8 @@ impl Operation {
             ProjectSet => Some("ProjectSet"),
             TrashRestore => Some("TrashRestore"),
             BookmarkCreate => Some("BookmarkCreate"),
+            BookmarkSet => Some("BookmarkSet"),
+            TokenSet => Some("TokenSet"),
             SnapshotCreate => Some("SnapshotCreate"),
             SnapshotSet => Some("SnapshotSet"),
             SnapshotRollback => Some("SnapshotRollback"),
@@ -361,7 +367,8 @@ impl Operation {
             SnapshotReceive => ReplyBody::Created("Snapshot"),
             BookmarkList => ReplyBody::Page("Bookmark"),
             BookmarkCreate => ReplyBody::Created("Bookmark"),
-            BookmarkShow => ReplyBody::Object("Bookmark"),
+            BookmarkShow | BookmarkSet => ReplyBody::Object("Bookmark"),
+            TokenSet => ReplyBody::Object("Token"),
             ReceiveList => ReplyBody::Page("Receive"),
             TaskList => ReplyBody::Page("Task"),
             TaskShow | TaskCancel => ReplyBody::Object("Task"),
@@ -486,12 +493,12 @@ impl Operation {
             PoolSet | TrashRestore | TrashPurge => &[Parameter::DryRun],
             VolumeReclaim | VolumeMove | MoveKeep | MoveAbandon => &[Parameter::DryRun],
             SnapshotCreate | SnapshotSet | SnapshotDelete => &[Parameter::DryRun],
-            BookmarkCreate | BookmarkDelete => &[Parameter::DryRun],
+            BookmarkCreate | BookmarkSet | BookmarkDelete => &[Parameter::DryRun],
             SnapshotRollback | ReceiveAbandon => &[Parameter::DryRun],
             SnapshotSend => &[Parameter::From, Parameter::Resume],
             VolumeTrace => &[Parameter::Seconds],
             SnapshotReceive => &[Parameter::DiscardChanges, Parameter::Force],
-            TaskCancel | TokenCreate | TokenDelete => &[Parameter::DryRun],
+            TaskCancel | TokenCreate | TokenSet | TokenDelete => &[Parameter::DryRun],
             HostCreate | HostSet | HostGroupCreate | HostGroupSet => &[Parameter::DryRun],
             HostDelete | HostGroupDelete => &[Parameter::DryRun, Parameter::Unmap],
             LevelCreate | LevelDelete => &[Parameter::DryRun],

@@ -187,6 +187,10 @@ pub struct ProjectCreate {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProjectSet {
+    /// The new name, `POOL/PROJECT` in the same pool, in a request without other changes. The names of its volumes
+    /// change with it; clients that have them open keep them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<Sync>,
     /// For new writes; stored data stays as it is.

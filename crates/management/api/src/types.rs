@@ -461,7 +461,9 @@ pub enum DiskState {
     Missing,
     /// Taken out of service by an administrator.
     Offline,
-    /// Out of service; its data has been rebuilt on other disks, except the copies on a cache disk.
+    /// Taken out of service after an error; its data has been rebuilt on other disks.
+    Rebuilt,
+    /// A cache disk that failed or is missing: it held copies only.
     Empty,
     /// In service while its data moves to other disks.
     Leaving,
@@ -642,6 +644,13 @@ pub struct TokenCreate {
     /// Lifetime in seconds: 1 to 31536000 (a year). Default: 90 days.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_in_seconds: Option<u64>,
+}
+
+/// A new name for a token. Its secret stays.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TokenSet {
+    pub name: String,
 }
 
 /// A new token with its secret, which is shown this once and stored only as a hash.

@@ -642,6 +642,8 @@ pub enum Token {
     },
     /// List tokens, without their secrets
     List,
+    /// Rename a token; its secret stays
+    Rename(Rename),
     /// Revoke a token
     Delete {
         /// Name or UUID

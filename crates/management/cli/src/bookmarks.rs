@@ -4,6 +4,7 @@ use crate::arguments::{DryRun, Yes};
 use crate::client::Call;
 use crate::commands::{Outcome, Session, of_pool};
 use crate::failure::printable;
+use crate::rename::Rename;
 use crate::show;
 use clap::Subcommand;
 use forebay_api as api;
@@ -30,6 +31,8 @@ pub enum Bookmark {
         #[arg(long)]
         pool: Option<String>,
     },
+    /// Rename a bookmark
+    Rename(Rename),
     /// Delete a bookmark; no data is lost
     Delete {
         /// POOL/VOLUME#NAME or UUID; quote it, because # may begin a comment in a shell
@@ -60,6 +63,7 @@ impl Session {
                 query.extend(volume.map(|volume| ("volume", volume)));
                 self.list(&self.client.all(Operation::BookmarkList, &query)?, show::bookmarks)
             }
+            Bookmark::Rename(rename) => self.rename("Bookmark", Operation::BookmarkSet, rename.of_part('#')?),
             Bookmark::Delete { name, yes, dry_run } => {
                 let call = Call::of(Operation::BookmarkDelete, &name).dry_run(dry_run.dry_run);
                 if dry_run.dry_run {

@@ -545,6 +545,7 @@ impl Session {
                 })
             }
             Token::List => self.list(&self.client.all(Operation::TokenList, &[])?, show::tokens),
+            Token::Rename(rename) => self.rename("Token", Operation::TokenSet, rename),
             Token::Delete { name, dry_run } => {
                 let call = Call::of(Operation::TokenDelete, &name).dry_run(dry_run.dry_run);
                 let answer = self.client.call(call)?;

@@ -3,6 +3,7 @@
 use crate::arguments::{DryRun, Wait, Yes};
 use crate::failure::{Exit, Failure};
 use crate::listing;
+use crate::rename::Rename;
 use crate::tree;
 use clap::{Args, Command};
 use std::path::Path;
@@ -22,7 +23,16 @@ pub fn document() -> String {
     let changes = Wait::augment_args(Yes::augment_args(DryRun::augment_args(Command::new("change"))));
     let changes = entries(&changes.disable_help_flag(true).render_help().to_string());
     let lists = listing::options(Command::new("list")).disable_help_flag(true).render_help().to_string();
-    let shared = [&globals[..], &changes[..], &entries(&lists)[..]];
+    let renames = Rename::augment_args(Command::new("rename")).render_help().to_string();
+    let renames: Vec<Entry> =
+        entries(&renames).into_iter().filter(|(name, _)| name.starts_with('<')).collect();
+    let lists = entries(&lists);
+    let shared = [
+        ("Every command", &globals[..]),
+        ("Commands that change something", &changes[..]),
+        ("Lists", &lists[..]),
+        ("Every `rename`", &renames[..]),
+    ];
     let mut out = String::from(
         "# Command line\n\n\
          Every command with its arguments and options, from the program's own help. This page is generated and a test compares it with the \
@@ -30,10 +40,10 @@ pub fn document() -> String {
          `forebay help COMMAND` and `--help` print the same. `ls`, `rm` and `mv` stand for `list`, `delete` and `rename`, `vol` and `snap` for \
          `volume` and `snapshot`. Options of many commands are described here only. Brackets hold defaults and possible values.\n",
     );
-    for (title, entries) in ["Every command", "Commands that change something", "Lists"].iter().zip(shared) {
+    for (title, entries) in shared {
         out.push_str(&format!("\n{title}:\n\n{}", items(entries)));
     }
-    write(&mut out, &mut root, "forebay", &shared.concat());
+    write(&mut out, &mut root, "forebay", &shared.map(|(_, entries)| entries).concat());
     out
 }
 

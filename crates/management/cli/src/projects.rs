@@ -6,6 +6,7 @@ use crate::commands::{Outcome, Session, of_pool};
 use crate::failure::{Exit, Failure, printable};
 use crate::levels::rate;
 use crate::listing::{self, Shown};
+use crate::rename::Rename;
 use crate::show::{hosts_in_words, level_in_words, schedule_in_words, word};
 use crate::size::{or_none, parse_every, parse_iops, parse_rate, parse_size, show_time};
 use crate::table::Cell;
@@ -53,6 +54,8 @@ pub enum Project {
         #[command(flatten)]
         dry_run: DryRun,
     },
+    /// Rename a project, and its volumes with it; clients that have them open keep them
+    Rename(Rename),
     /// Delete a project that has no volumes
     Delete {
         /// POOL/PROJECT or UUID
@@ -128,6 +131,7 @@ pub fn block_size(bytes: Option<u64>) -> Result<Option<u32>, Failure> {
 impl Session {
     pub fn project(&self, command: Project) -> Outcome {
         match command {
+            Project::Rename(rename) => self.rename("Project", Operation::ProjectSet, rename),
             Project::Create { name, properties, dry_run } => {
                 let body = ProjectCreate {
                     name,
@@ -161,6 +165,7 @@ impl Session {
             }
             Project::Set { name, properties, inherit, best_effort, dry_run } => {
                 let body = ProjectSet {
+                    name: None,
                     sync: properties.sync.map(Into::into),
                     compression: properties.compression,
                     snapshot_every_seconds: properties.snapshot_every,

@@ -11,22 +11,22 @@ use serde_json::json;
 #[derive(Args, Debug)]
 pub struct Rename {
     /// Its name or UUID
+    #[arg(value_name = "OBJECT")]
     name: String,
-    /// The new name: of a volume POOL/[PROJECT/]NAME in the same pool, of a snapshot the part after the @
+    /// The new name: of a volume or project POOL/[PROJECT/]NAME in the same pool, of a snapshot or bookmark the part after @ or #
     new: String,
     #[command(flatten)]
     dry_run: DryRun,
 }
 
 impl Rename {
-    /// Of a snapshot: what follows the `@` in the new name, which may stand alone.
-    pub fn of_snapshot(mut self) -> Result<Rename, Failure> {
-        let Some((volume, new)) = self.new.split_once('@') else { return Ok(self) };
-        if self.name.split_once('@').is_none_or(|(of, _)| of != volume) {
-            let detail = format!("the new name is of volume {volume}, and a snapshot stays with its volume");
-            return Err(
-                Failure::new(Exit::Usage, detail, "Give only the part after the @.").object(self.name)
-            );
+    /// Of a snapshot or a bookmark: what follows the `@` or `#` in the new name, which may stand alone.
+    pub fn of_part(mut self, mark: char) -> Result<Rename, Failure> {
+        let Some((volume, new)) = self.new.split_once(mark) else { return Ok(self) };
+        if self.name.split_once(mark).is_none_or(|(of, _)| of != volume) {
+            let detail = format!("the new name is of volume {volume}, and it stays with its volume");
+            let remedy = format!("Give only the part after the {mark}.");
+            return Err(Failure::new(Exit::Usage, detail, remedy).object(self.name));
         }
         self.new = new.into();
         Ok(self)

@@ -49,8 +49,8 @@ fn pool_state(status: &PoolStatus) -> Cell {
 fn disk_state(state: DiskState) -> Cell {
     let tone = match state {
         DiskState::Online | DiskState::Spare | DiskState::Cache => Tone::Good,
-        DiskState::Leaving | DiskState::Offline | DiskState::Empty => Tone::Warning,
-        DiskState::Failed | DiskState::Missing => Tone::Bad,
+        DiskState::Leaving | DiskState::Offline => Tone::Warning,
+        DiskState::Failed | DiskState::Rebuilt | DiskState::Empty | DiskState::Missing => Tone::Bad,
     };
     Cell::text(word(&state)).tone(tone)
 }

@@ -222,9 +222,7 @@ impl Session {
                 let change = SnapshotSet { held: Some(false), ..SnapshotSet::default() };
                 self.snapshot_change(&name, &change, dry_run)
             }
-            Snapshot::Rename(rename) => {
-                self.rename("Snapshot", Operation::SnapshotSet, rename.of_snapshot()?)
-            }
+            Snapshot::Rename(rename) => self.rename("Snapshot", Operation::SnapshotSet, rename.of_part('@')?),
             Snapshot::Set { name, template, retain, yes, dry_run } => {
                 let change = SnapshotSet { template, retain_seconds: retain, ..SnapshotSet::default() };
                 if retain.is_some() && !dry_run.dry_run {

@@ -142,7 +142,9 @@ mod tests {
 
     #[test]
     fn whatever_is_changed_in_place_can_be_looked_at_before() {
-        let changes = Operation::ALL.into_iter().filter(|one| one.method() == Method::Patch);
+        // Tokens are looked up where they are changed.
+        let is_shown = |one: &Operation| one.method() == Method::Patch && *one != Operation::TokenSet;
+        let changes = Operation::ALL.into_iter().filter(is_shown);
         for operation in changes {
             assert!(shows(operation).is_some(), "{operation:?}");
         }

@@ -86,7 +86,7 @@ pub fn touched(operation: Operation) -> &'static [&'static str] {
         SnapshotRollback | SnapshotClone | SnapshotReceive => {
             &["volumes", "snapshots", "receives", "projects", "mappings", "pools"]
         }
-        BookmarkCreate | BookmarkDelete => &["bookmarks"],
+        BookmarkCreate | BookmarkSet | BookmarkDelete => &["bookmarks"],
         ReceiveAbandon => &["receives", "pools"],
         HostCreate | HostSet => &["hosts", "sessions"],
         HostDelete => &["hosts", "host-groups", "mappings", "volumes", "sessions"],
@@ -94,7 +94,7 @@ pub fn touched(operation: Operation) -> &'static [&'static str] {
         LevelCreate | LevelSet | LevelDelete => &["levels", "volumes", "projects", "pools"],
         MappingCreate | MappingDelete => &["mappings", "volumes", "hosts", "host-groups"],
         SessionDrop => &["sessions"],
-        TokenCreate | TokenDelete => &["tokens"],
+        TokenCreate | TokenSet | TokenDelete => &["tokens"],
         SetupFinish | UserCreate | UserSet | UserDelete | LoginCreate => &["users"],
         WorksheetCreate | WorksheetSet | WorksheetDelete => &["worksheets"],
         ReportCreate | ReportDelete => &["reports"],

@@ -117,6 +117,7 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::BookmarkList => get(bookmarks::list),
         Operation::BookmarkCreate => post(bookmarks::create),
         Operation::BookmarkShow => get(bookmarks::show),
+        Operation::BookmarkSet => patch(bookmarks::set),
         Operation::BookmarkDelete => delete(bookmarks::delete),
         Operation::ReceiveList => get(streams::list),
         Operation::ReceiveAbandon => delete(streams::abandon),
@@ -147,6 +148,7 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
         Operation::EventList => get(others::event_list),
         Operation::TokenList => get(others::token_list),
         Operation::TokenCreate => post(others::token_create),
+        Operation::TokenSet => patch(others::token_set),
         Operation::TokenDelete => delete(others::token_delete),
         Operation::SetupShow => get(logins::setup_show),
         Operation::SetupFinish => post(logins::setup_finish),
@@ -382,7 +384,7 @@ impl Was {
         body: &Bytes,
     ) -> Was {
         let was = Was { object: None, asked: body.clone() };
-        if operation == Operation::TokenDelete {
+        if matches!(operation, Operation::TokenSet | Operation::TokenDelete) {
             // No operation shows one. Their names need no escapes in a path.
             let name = parts.uri.path().rsplit('/').next().unwrap_or_default();
             let token = shared.tokens.find(name).ok();

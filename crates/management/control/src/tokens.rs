@@ -19,7 +19,7 @@ const LIFE_SECONDS_MAX: u64 = 365 * 24 * 3600;
 /// Tells people and secret scanners what the text is.
 const PREFIX: &str = "forebay_";
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 struct Stored {
     #[serde(flatten)]
     token: Token,
@@ -76,18 +76,39 @@ impl Tokens {
             .field("expires_in_seconds")
             .remedy("Give 1 second to 1 year."));
         }
+        self.check_free(&request.name)?;
         let stored = self.lock();
-        if stored.iter().any(|s| s.token.name == request.name) {
-            return Err(Problem::new(Code::Conflict, "a token with this name exists")
-                .object(request.name.as_str())
-                .field("name")
-                .remedy("Choose another name, or revoke it with `forebay token delete NAME`."));
-        }
         if stored.len() >= TOKENS_MAX {
             return Err(Problem::new(Code::Busy, format!("there are {TOKENS_MAX} tokens already"))
                 .remedy("Revoke some with `forebay token delete NAME`."));
         }
         Ok(life)
+    }
+
+    fn check_free(&self, name: &str) -> Result<(), Problem> {
+        if self.lock().iter().all(|s| s.token.name != name) {
+            return Ok(());
+        }
+        Err(Problem::new(Code::Conflict, "a token with this name exists")
+            .object(name)
+            .field("name")
+            .remedy("Choose another name, or revoke it with `forebay token delete NAME`."))
+    }
+
+    /// Refuses a new name that a token cannot have.
+    pub fn check_name(&self, token: &Token, name: &str) -> Result<(), Problem> {
+        rules::name("name", name)?;
+        if token.name == name { Ok(()) } else { self.check_free(name) }
+    }
+
+    /// Renames a token, which keeps its secret. Blocks on the disk.
+    pub fn rename(&self, token: &Token, name: &str) -> Result<Token, Problem> {
+        self.check_name(token, name)?;
+        self.save(|stored| {
+            let own = stored.iter_mut().filter(|s| s.token.id == token.id);
+            own.for_each(|s| s.token.name = name.into());
+        })?;
+        self.find(&token.id)
     }
 
     /// Makes a token. Blocks on the disk.
@@ -144,9 +165,8 @@ impl Tokens {
     fn save(&self, change: impl FnOnce(&mut Vec<Stored>)) -> Result<(), Problem> {
         let mut stored = self.lock();
         let mut next = stored.clone();
-        let before = next.len();
         change(&mut next);
-        if next.len() == before {
+        if next == *stored {
             return Ok(());
         }
         let mut text = serde_json::to_vec_pretty(&next).expect("tokens are plain data");

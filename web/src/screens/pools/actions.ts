@@ -170,21 +170,17 @@ export function diskItems(disk: Schemas["Disk"], pool: Schemas["Pool"], { open, 
   const refused = session.refusal("admin");
   const path = { disk: disk.id };
   const { number, state } = disk.status;
+  const isFile = disk.name !== "" && !disk.name.startsWith("/dev/");
   const found: (Item | null)[] = BLINKS.map(([seconds, text]) => ({
     text: `Make its light blink for ${text}`,
     icon: "light",
-    refused,
+    refused: refused || (isFile ? "A file has no light." : ""),
     act: () =>
       attempt(post("/api/v1/disks/{disk}/locate", { path, body: { seconds } }), `The light of disk ${number} no longer blinks.`, [], `The light of disk ${number} blinks.`),
   }));
-  if (state !== "cache") {
-    found.push({ text: "Replace", icon: "disk", refused, act: () => open({ kind: "replace", disk, pool }) });
-    found.push(
-      state === "online"
-        ? { text: "Take offline", icon: "pause", refused, act: () => ask(offline(disk)) }
-        : { text: "Bring online", icon: "play", refused, act: () => open({ kind: "online", disk }) },
-    );
-  }
+  if (state !== "cache" && state !== "spare" && state !== "empty") found.push({ text: "Replace", icon: "disk", refused, act: () => open({ kind: "replace", disk, pool }) });
+  if (state === "online" || state === "leaving") found.push({ text: "Take offline", icon: "pause", refused, act: () => ask(offline(disk)) });
+  else if (state !== "cache" && state !== "spare") found.push({ text: "Bring online", icon: "play", refused, act: () => open({ kind: "online", disk }) });
   found.push({
     text: "Clear error counters",
     icon: "ok",

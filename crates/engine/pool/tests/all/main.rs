@@ -19,6 +19,7 @@ mod nearly_full;
 mod parity;
 mod parts;
 mod pool_name;
+mod project_rename;
 mod projects;
 mod quota;
 mod registry;

@@ -16,12 +16,12 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(24 * 3600);
 const BLOCK: usize = 8192;
-const KEEP: VolumeDelete = VolumeDelete { with_snapshots: true, purge: false };
+pub(crate) const KEEP: VolumeDelete = VolumeDelete { with_snapshots: true, purge: false };
 const PURGE: VolumeDelete = VolumeDelete { with_snapshots: true, purge: true };
 const HOURLY: SnapshotSchedule = SnapshotSchedule { every_seconds: 3600, keep: SnapshotKeep::last(3) };
 const NEVER: SnapshotSchedule = SnapshotSchedule { every_seconds: 0, keep: SnapshotKeep::last(0) };
 /// Nothing is said.
-const PLAIN: ProjectProperties = ProjectProperties {
+pub(crate) const PLAIN: ProjectProperties = ProjectProperties {
     sync: None,
     compression: None,
     schedule: None,
@@ -32,10 +32,10 @@ const PLAIN: ProjectProperties = ProjectProperties {
     ceiling: Rate { iops: 0, bytes: 0 },
 };
 
-struct Pool {
-    rt: Rt,
-    world: World,
-    engine: Engine,
+pub(crate) struct Pool {
+    pub rt: Rt,
+    pub world: World,
+    pub engine: Engine,
     paths: Vec<String>,
 }
 
@@ -64,19 +64,19 @@ impl Pool {
     }
 
     /// A volume that inherits everything.
-    async fn volume(&self, name: &str) -> VolumeInfo {
+    pub async fn volume(&self, name: &str) -> VolumeInfo {
         self.make(name, None, None).await.expect("created")
     }
 
-    async fn info(&self, name: &str) -> VolumeInfo {
+    pub async fn info(&self, name: &str) -> VolumeInfo {
         self.engine.volume(&format!("tank/{name}")).await.expect("there")
     }
 
-    async fn open(&self, name: &str) -> Volume {
+    pub async fn open(&self, name: &str) -> Volume {
         Volume::open(&self.rt, self.info(name).await.id).expect("open")
     }
 
-    async fn project(&self, name: &str, properties: ProjectProperties) -> ProjectInfo {
+    pub async fn project(&self, name: &str, properties: ProjectProperties) -> ProjectInfo {
         self.engine.project_create(&format!("tank/{name}"), properties).await.expect("created")
     }
 
@@ -86,7 +86,7 @@ impl Pool {
     }
 
     /// Fills a block with what becomes smaller.
-    async fn write(&self, volume: &str, block: u64, byte: u8) {
+    pub async fn write(&self, volume: &str, block: u64, byte: u8) {
         let bytes = self.rt.arena().copy(&[byte; BLOCK]).freeze();
         let volume = self.open(volume).await;
         volume.write(block * BLOCK as u64, vec![bytes], true).await.expect("written");
@@ -100,7 +100,7 @@ impl Pool {
         volume.write(block * BLOCK as u64, vec![bytes.freeze()], true).await.expect("written");
     }
 
-    async fn read(&self, volume: &str, block: u64) -> u8 {
+    pub async fn read(&self, volume: &str, block: u64) -> u8 {
         let parts = self.open(volume).await.read(block * BLOCK as u64, BLOCK).await.expect("readable");
         parts[0][0]
     }
@@ -113,7 +113,7 @@ impl Pool {
         self.info(volume).await.stored
     }
 
-    async fn import(&self) {
+    pub async fn import(&self) {
         let report = check(&self.rt, &self.paths).await.expect("checked");
         assert_eq!(report.problems, Vec::<String>::new());
         self.engine.pool_import("tank", self.paths.clone(), Import::default()).await.expect("imported");
@@ -125,7 +125,7 @@ impl Pool {
     }
 
     /// The pool as a loss of power leaves it now.
-    async fn crash(&self) {
+    pub async fn crash(&self) {
         let images = self.world.power_loss(|_, _| Fate::Lost);
         self.engine.pool_export("tank").await.expect("exported");
         images.into_iter().enumerate().for_each(|(disk, image)| self.world.set_image(disk, image));
@@ -133,12 +133,12 @@ impl Pool {
     }
 }
 
-fn kind<T>(result: Result<T, Error>) -> Option<ErrorKind> {
+pub(crate) fn kind<T>(result: Result<T, Error>) -> Option<ErrorKind> {
     result.err().map(|error| error.kind)
 }
 
 /// Runs `main` on pools of several kinds; the offline checker has the last word.
-fn on_pools<W: Future<Output = ()> + 'static>(seed: u64, main: impl Fn(Rc<Pool>) -> W) {
+pub(crate) fn on_pools<W: Future<Output = ()> + 'static>(seed: u64, main: impl Fn(Rc<Pool>) -> W) {
     for (layout, data, log, shards) in [(Layout::Single, 1, 0, 1), (Layout::Mirror, 2, 1, 3)] {
         let world = World::new(WorldConfig::new(seed));
         (0..data + log).for_each(|_| {

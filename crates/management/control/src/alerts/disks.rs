@@ -20,6 +20,12 @@ fn name_of(short: &str, disk: &Disk) -> String {
     }
 }
 
+/// Why it failed, from the event: if that was since the daemon keeps its events.
+fn reason(short: &str, told: &[Told]) -> Option<String> {
+    let failed = told.iter().rfind(|told| told.disk == short && told.what == DiskEvent::Failed)?;
+    Some(sentence(&failed.message))
+}
+
 /// The command that takes a disk back; where it was last, if it is not there now.
 fn online(short: &str, disk: &Disk) -> String {
     match (&disk.name, &disk.status.last_path) {
@@ -69,15 +75,27 @@ impl Found {
                     command: online(&short, disk),
                 },
             ),
-            DiskState::Empty => self.add(
-                "disk.empty",
-                Info,
+            DiskState::Rebuilt => self.add(
+                "disk.rebuilt",
+                Warning,
                 "disks",
                 &short,
                 Words {
-                    cause: format!("Disk {name} is out of service. All its data is also on other disks."),
-                    impact: "The pool is fully redundant, with less space or a smaller cache.",
-                    action: "Replace it, or remove it from the pool.",
+                    cause: reason(&short, told).unwrap_or_else(|| format!("Disk {name} failed and was taken out.")),
+                    impact: "All its data has been rebuilt on other disks: the pool is fully redundant, with less space.",
+                    action: "Replace it with a free disk (`forebay disk list --free`), or remove it from the pool (`forebay disk remove DISK`).",
+                    command: format!("forebay disk replace {short} DISK"),
+                },
+            ),
+            DiskState::Empty => self.add(
+                "disk.cache_failed",
+                Warning,
+                "disks",
+                &short,
+                Words {
+                    cause: reason(&short, told).unwrap_or_else(|| format!("Cache disk {name} failed, or was not found when the pool was imported.")),
+                    impact: "No data is lost: it held copies only. Random reads are slower.",
+                    action: "Remove it from the pool, and add another with `forebay pool add POOL DISK --cache`.",
                     command: format!("forebay disk remove {short}"),
                 },
             ),
@@ -93,7 +111,6 @@ impl Found {
         let is_suspended = pool.conditions.iter().any(|condition| condition.reason == "Suspended");
         let mut disks = pool.status.groups.iter().flat_map(|group| &group.disks);
         let is_spare = disks.any(|disk| disk.status.state == DiskState::Spare);
-        let why = told.iter().rfind(|told| told.disk == short && told.what == DiskEvent::Failed);
         let (what, action, command) = match (is_suspended, is_spare) {
             // The pool has written down no failure: it stopped first.
             (true, _) => (
@@ -118,9 +135,8 @@ impl Found {
             true => "Writes to the pool's volumes fail. Data that the disk can still return is read from it.",
             false => impact_of_loss(group),
         };
-        // The event has the reason, if the disk failed since the daemon keeps its events.
-        let cause = match why {
-            Some(told) if !is_suspended => sentence(&told.message),
+        let cause = match reason(short, told) {
+            Some(reason) if !is_suspended => reason,
             _ => format!("Disk {name} {what}."),
         };
         self.add("disk.failed", Warning, "disks", short, Words { cause, impact, action, command });

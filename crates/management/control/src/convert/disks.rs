@@ -29,13 +29,22 @@ pub fn disk(pool: &str, group: &engine::GroupStatus, disk: &engine::DiskStatus) 
                 "An administrator took it out of service. It misses new writes.",
             ),
         ),
+        engine::DiskState::Rebuilt => (
+            api::DiskState::Rebuilt,
+            condition(
+                "Ready",
+                false,
+                "Rebuilt",
+                "It has failed. All its data has been rebuilt on other disks.",
+            ),
+        ),
         engine::DiskState::Empty => (
             api::DiskState::Empty,
             condition(
                 "Ready",
                 false,
-                "Rebuilt",
-                "It is out of service. All its data is also on other disks.",
+                "Failed",
+                "It failed, or was not found when the pool was imported. It held copies only.",
             ),
         ),
         engine::DiskState::Leaving => {

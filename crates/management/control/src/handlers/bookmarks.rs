@@ -8,7 +8,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use forebay_api::{Bookmark, BookmarkCreate, Operation, Problem};
+use forebay_api::{Bookmark, BookmarkCreate, BookmarkSet, Operation, Problem};
 use forebay_pool::BookmarkInfo;
 use std::sync::Arc;
 
@@ -56,6 +56,30 @@ pub async fn create(
     let mark = convert::bookmark(&shared.engine.bookmark_create(&id, request.name).await?);
     told(&shared, &who, "bookmark.created", &mark.name, &format!("created from {of}"));
     made(StatusCode::CREATED, &Operation::BookmarkShow.path_of(&mark.name), &mark)
+}
+
+pub async fn set(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Principal>,
+    Path(name): Path<String>,
+    ask: Ask,
+    Input(request): Input<BookmarkSet>,
+) -> Answered {
+    rules::name(&request.name)?;
+    let _turn = shared.volume_turn.lock().await;
+    let before = shared.engine.bookmark(&name).await?;
+    shared.engine.pool_changeable(&before.pool).await?;
+    let (id, before) = (before.id.to_string(), convert::bookmark(&before));
+    let renamed = shared.engine.bookmark_rename_check(&id, &request.name).await?;
+    let change = format!("renamed to {}", convert::bookmark(&renamed).name);
+    if ask.dry_run {
+        return plan("bookmark.set", &before.name, vec![change]);
+    }
+    let mark = convert::bookmark(&shared.engine.bookmark_rename(&id, &request.name).await?);
+    if mark != before {
+        told(&shared, &who, "bookmark.changed", &before.name, &change);
+    }
+    ok(&mark)
 }
 
 pub async fn delete(

@@ -232,12 +232,6 @@ pub async fn replace(
     rules::disk_replace(&request)?;
     let found = find(&shared, &name).await?;
     shared.engine.pool_changeable(&found.pool.name).await?;
-    if matches!(found.disk.state, DiskState::Empty | DiskState::Spare | DiskState::Cache) {
-        return Err(Problem::new(Code::Unsafe, "this disk holds no data that could move")
-            .object(found.name())
-            .remedy("Add the new disk with `forebay pool add POOL DISK…`, and remove this one.")
-            .into());
-    }
     let new = match &request.new {
         Some(path) => path.clone(),
         None => {
@@ -257,10 +251,16 @@ pub async fn replace(
         let (pool, disk) = (found.pool.id.to_string(), found.disk.id.to_string());
         let size = shared.engine.disk_replace_check(&pool, &disk, with).await?;
         let how = if found.is_in_service() { "moves to" } else { "is rebuilt on" };
-        let mut changes = vec![
-            format!("The data of {} {how} {new} or other disks of its group.", found.words()),
-            "Then the old disk leaves the pool.".into(),
-        ];
+        let mut changes = match found.disk.state {
+            DiskState::Rebuilt => vec![
+                format!("All data of {} has been rebuilt already. It leaves the pool.", found.words()),
+                "Data is spread over the new disk in the background.".into(),
+            ],
+            _ => vec![
+                format!("The data of {} {how} {new} or other disks of its group.", found.words()),
+                "Then the old disk leaves the pool.".into(),
+            ],
+        };
         if is_new {
             changes.insert(0, format!("Added to the pool: {new}. All existing data there is lost."));
         }
@@ -575,7 +575,7 @@ async fn healed(
     watch_healing(&shared, &running, pool).await?;
     let _turn = shared.tasks.turn().await;
     let mut status = current(&shared, pool).await.ok_or_else(|| gone(pool))?;
-    let is_left = |disk: &DiskStatus| Some(disk.id) == left && disk.state == DiskState::Empty;
+    let is_left = |disk: &DiskStatus| Some(disk.id) == left && disk.state == DiskState::Rebuilt;
     if let Some(disk) = status.groups.iter().flat_map(|group| &group.disks).find(|disk| is_left(disk)) {
         // One that had failed stays, to be taken back, unless it was to leave.
         let removed = shared.engine.disk_remove(&pool.to_string(), &disk.id.to_string()).await;

@@ -9,7 +9,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use forebay_api::{Code, Problem, Server, ServerSet, Severity, Task, TokenCreate, show_duration};
+use forebay_api::{Code, Problem, Server, ServerSet, Severity, Task, TokenCreate, TokenSet, show_duration};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -157,6 +157,26 @@ pub async fn token_create(
     let what = format!("created with role {}", created.token.role.name());
     shared.events.record(Severity::Info, "token.created", &created.token.name, &what);
     Ok(json(StatusCode::CREATED, &created))
+}
+
+pub async fn token_set(
+    State(shared): State<Arc<Shared>>,
+    Path(name): Path<String>,
+    ask: Ask,
+    Input(request): Input<TokenSet>,
+) -> Answered {
+    let token = shared.tokens.find(&name)?;
+    shared.tokens.check_name(&token, &request.name)?;
+    let change = format!("renamed to {}", request.name);
+    if ask.dry_run {
+        return plan("token.set", &token.name, vec![change]);
+    }
+    let (by, before) = (shared.clone(), token.name.clone());
+    let renamed = blocking(move || by.tokens.rename(&token, &request.name)).await?;
+    if renamed.name != before {
+        shared.events.record(Severity::Info, "token.changed", &before, &change);
+    }
+    ok(&renamed)
 }
 
 pub async fn token_delete(State(shared): State<Arc<Shared>>, Path(name): Path<String>, ask: Ask) -> Answered {

@@ -206,7 +206,7 @@ async fn check_renamed(shared: &Shared, name: &str, request: &PoolImport) -> Res
     check_target(new, "new_name", &others)?;
     match own.filter(|own| own.name != *new && others.iter().all(|pool| pool.name != own.name)) {
         Some(own) => {
-            thresholds::check_pool_unnamed(shared, &own.name).map_err(|problem| problem.field("new_name"))
+            thresholds::check_all_unnamed(shared, &own.name).map_err(|problem| problem.field("new_name"))
         }
         None => Ok(()),
     }

@@ -4,7 +4,7 @@ use super::hosts::change;
 use super::inherited::{change_told, heirs_of};
 use super::levels::admit;
 use super::mappings::pool_id;
-use super::told;
+use super::{rename, told};
 use crate::events::now_unix_ms;
 use crate::hosts::Content;
 use crate::inherited::{Difference, Heir, ProjectHosts};
@@ -22,7 +22,7 @@ use forebay_base::Id;
 use forebay_pool::{ProjectChange, ProjectInfo, PromiseChange, Setting};
 use std::sync::Arc;
 
-fn etag(project: &Project) -> String {
+pub(super) fn etag(project: &Project) -> String {
     tag_of_spec(&project.id, &project.name, &project.spec)
 }
 
@@ -138,7 +138,7 @@ pub async fn set(
     Path(name): Path<String>,
     ask: Ask,
     headers: HeaderMap,
-    Input(request): Input<ProjectSet>,
+    Input(mut request): Input<ProjectSet>,
 ) -> Answered {
     let _turn = shared.volume_turn.lock().await;
     let info = shared.engine.project(&name).await?;
@@ -146,6 +146,11 @@ pub async fn set(
     let before = convert::project(&info, &known);
     let Known { hosts: content, levels } = known;
     check(&headers, &before)?;
+    if let Some(name) = request.name.take() {
+        rename::check_alone(&request)?;
+        shared.engine.pool_changeable(&info.pool).await?;
+        return rename::project(&shared, &who, &ask, &info, name).await;
+    }
     let properties = rules::project_change(&info.properties, &request, &levels)?;
     if properties != ProjectChange::default() {
         // Hosts are not in the pool: one that is only read is no obstacle to them.

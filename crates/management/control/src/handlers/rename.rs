@@ -1,7 +1,7 @@
 //! New names for volumes, also with another project. A new name is a change of its own: what else a request asks for could have been done when it is refused.
 
 use super::sessions::users;
-use super::thresholds::check_unnamed;
+use super::thresholds::{check_all_unnamed, check_unnamed};
 use super::{hosts, inherited, levels, told};
 use crate::hosts::Content;
 use crate::request::{Answered, Ask, Failure, Principal, json, plan, tagged};
@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use forebay_analytics::Dimension;
 use forebay_api::{Code, Problem};
 use forebay_base::Id;
-use forebay_pool::{PromiseChange, Source, VolumeInfo};
+use forebay_pool::{ProjectInfo, PromiseChange, Source, VolumeInfo};
 use std::sync::Arc;
 
 /// Refuses a request that asks for more than a new name.
@@ -60,6 +60,66 @@ pub async fn volume(
     }
     let volume = convert::volume(&shared.engine.volume(&id).await?, &shared.known());
     Ok(tagged(json(StatusCode::OK, &volume), &super::volumes::etag(&volume)))
+}
+
+/// A project, with all its volumes. Needs the volumes' turn.
+pub async fn project(
+    shared: &Arc<Shared>,
+    who: &Principal,
+    ask: &Ask,
+    info: &ProjectInfo,
+    name: String,
+) -> Answered {
+    let (before, id) = (format!("{}/{}", info.pool, info.name), info.id.to_string());
+    let within = match name.split_once('/') {
+        Some((pool, within)) if pool == info.pool => within,
+        _ => {
+            let detail = format!("'{name}' is not the name of a project of pool {}", info.pool);
+            let remedy = format!("Give {}/NEW: a project stays in its pool.", info.pool);
+            return Err(Problem::new(Code::Conflict, detail)
+                .object(&before)
+                .field("name")
+                .remedy(remedy)
+                .into());
+        }
+    };
+    check_all_unnamed(shared, &before)?;
+    shared.engine.project_rename_check(&id, within).await?;
+    let (volumes, _) = shared.volumes().await;
+    let mut volumes: Vec<VolumeInfo> =
+        volumes.iter().filter(|volume| volume.project_id == Some(info.id)).cloned().collect();
+    let mut changes = vec![format!("renamed to {name}")];
+    if ask.dry_run {
+        if !volumes.is_empty() {
+            changes.push(format!("the names of its volumes change with it: {}", volumes.len()));
+            changes.push("clients connect over NBD by the new names from then on".into());
+        }
+        return plan("project.set", &before, changes);
+    }
+    if name != before {
+        shared.engine.project_rename(&id, within).await?;
+        volumes = shared
+            .volumes()
+            .await
+            .0
+            .iter()
+            .filter(|volume| volume.project_id == Some(info.id))
+            .cloned()
+            .collect();
+        let (of, new) = (id.clone(), name.clone());
+        hosts::change(shared, move |content: &mut Content| {
+            for volume in &volumes {
+                content.rename_volume(&volume.id.to_string(), &format!("{}/{}", volume.pool, volume.name));
+            }
+            let said = content.projects.iter_mut().filter(|said| said.project == of);
+            said.for_each(|said| said.name.clone_from(&new));
+            Ok(())
+        })
+        .await?;
+        told(shared, who, "project.changed", &before, &changes.swap_remove(0));
+    }
+    let project = convert::project(&shared.engine.project(&id).await?, &shared.known());
+    Ok(tagged(json(StatusCode::OK, &project), &super::projects::etag(&project)))
 }
 
 /// The new name within the pool, which stays the same.

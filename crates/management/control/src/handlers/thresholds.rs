@@ -74,11 +74,11 @@ pub fn check_unnamed(shared: &Shared, dimension: Dimension, name: &str) -> Resul
     check_named(shared, name, |of, value| of == dimension && value == name)
 }
 
-/// The same of a pool and all that is in it.
-pub fn check_pool_unnamed(shared: &Shared, pool: &str) -> Result<(), Problem> {
+/// The same of a pool or a project, and of all that is in it.
+pub fn check_all_unnamed(shared: &Shared, whole: &str) -> Result<(), Problem> {
     let is_in =
-        |value: &str| value.strip_prefix(pool).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    check_named(shared, pool, |of, value| of != Dimension::Client && of != Dimension::Level && is_in(value))
+        |value: &str| value.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    check_named(shared, whole, |of, value| of != Dimension::Client && of != Dimension::Level && is_in(value))
 }
 
 fn check_named(

@@ -114,7 +114,19 @@ pub async fn make(shared: &Arc<Shared>, who: &Principal, ask: &Ask, mut request:
                 ("volume.clone", format!("A volume of {size} is created as a clone of {source}."))
             }
         };
-        return plan(action, &request.name, [what].into_iter().chain(wanted.in_words()).collect());
+        let pools = shared.engine.pools().await;
+        let free = pools
+            .iter()
+            .find(|pool| pool.name == new.pool)
+            .map(|pool| pool.free - pool.reserved.min(pool.free));
+        let short = free.filter(|free| source.is_none() && new.size > *free).map(|free| {
+            format!("{} are free in pool {}. When they are used up, writes fail.", show_size(free), new.pool)
+        });
+        return plan(
+            action,
+            &request.name,
+            [what].into_iter().chain(short).chain(wanted.in_words()).collect(),
+        );
     }
     match &source {
         None => {

@@ -50,7 +50,11 @@ pub fn disk_offline(group: &GroupStatus, disk: &DiskStatus) -> Result<usize, Pro
         DiskState::Online | DiskState::Leaving => None,
         DiskState::Cache => Some("a cache disk cannot be taken offline: it holds copies only"),
         DiskState::Spare => Some("a spare disk cannot be taken offline: it holds no data yet"),
-        DiskState::Failed | DiskState::Missing | DiskState::Offline | DiskState::Empty => {
+        DiskState::Failed
+        | DiskState::Missing
+        | DiskState::Offline
+        | DiskState::Rebuilt
+        | DiskState::Empty => {
             return Err(Problem::new(Code::Conflict, "the disk is out of service already")
                 .remedy("`forebay disk online DISK` brings it back."));
         }
