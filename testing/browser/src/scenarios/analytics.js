@@ -16,7 +16,7 @@ export async function drill(world) {
   };
   await until("the dashboard shows a latency", async () => /\d (ns|µs|ms|s)\b/.test(await page.getByRole("region", { name: "Latency" }).innerText()));
 
-  await click(page.getByRole("link", { name: "Find the cause" }));
+  await click(page.locator("#why-slow"));
   const slow = graph("qos.p99[volume]");
   await slow.getByText("tank/bulk").waitFor();
   await click(slow.getByRole("button", { name: "Explore tank/bulk" }));

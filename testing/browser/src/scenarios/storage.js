@@ -88,8 +88,10 @@ export async function replace(world) {
   const row = page.getByRole("row").filter({ has: page.getByRole("button", { name: "Actions for tank/1", exact: true }) });
   await row.waitFor();
   await page.getByRole("button", { name: "Actions for tank/1", exact: true }).click();
-  await page.getByRole("menuitem", { name: "Make its light blink for 30 s" }).click();
-  await page.getByText("The light of disk 1 blinks.").first().waitFor();
+  // What is refused says why when it is pressed.
+  await page.getByRole("menuitem", { name: "Make its light blink for 30 s" }).click({ force: true });
+  await page.getByText("A file has no light.").first().waitFor();
+  await page.keyboard.press("Escape");
   await page.getByRole("button", { name: "Actions for tank/1", exact: true }).click();
   await page.getByRole("menuitem", { name: "Take offline" }).click();
   const dialog = page.getByRole("dialog");
@@ -149,7 +151,7 @@ export async function trash(world) {
   await page.getByRole("button", { name: "Actions for tank/copy" }).click();
   await page.getByRole("menuitem", { name: "Delete" }).click();
   await page.getByRole("button", { name: "Move to the trash" }).click();
-  await page.getByText("tank/copy is deleted.").waitFor();
+  await page.getByText("tank/copy is in the trash.").waitFor();
   await page.goto(`${world.url}/#/protection`);
   const row = page.getByRole("row").filter({ hasText: "tank/copy" });
   await row.getByRole("button", { name: "Restore" }).click();

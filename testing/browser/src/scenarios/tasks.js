@@ -157,7 +157,7 @@ async function slow(player) {
   await until("there is a latency", async () => /\d (ns|µs|ms|s)\b/.test(await page.getByRole("region", { name: "Latency" }).innerText()));
   await until("there are clients", async () => (await page.getByRole("region", { name: "Busiest clients" }).innerText()).includes("127.0.0.2"));
   await player.look("dashboard");
-  await page.getByRole("link", { name: "Find the cause" }).click();
+  await page.getByRole("region", { name: "Latency" }).getByRole("link", { name: "Explore" }).click();
   const graph = (name) => page.getByRole("region", { name, exact: true });
   const latency = graph("qos.p99[volume]");
   await latency.getByText("tank/bulk").waitFor();
@@ -190,7 +190,7 @@ async function restore(player) {
   // Its page leads to the volumes that there are.
   const shown = page.url();
   await dialog.getByRole("button", { name: "Move to the trash" }).click();
-  await player.told(`${name} is deleted.`);
+  await player.told(`${name} is in the trash.`);
   await page.getByRole("heading", { name: "Volumes", level: 1 }).waitFor();
   // An address that was kept says that it is gone.
   await player.world.guard.during(async () => {
