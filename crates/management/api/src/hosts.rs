@@ -201,7 +201,7 @@ pub struct MappingCreate {
     pub volume: String,
     /// Name or UUID of a host or a host group.
     pub host: String,
-    /// 0 to 16383. Default: the lowest free LUN.
+    /// 0 to 16383. Default: the LUN that the volume had there, or the lowest that no other volume had lately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lun: Option<u16>,
     /// 512 or 4096. Default: the value of the volume's other mappings, or 512.

@@ -174,7 +174,7 @@ pub struct ProjectCreate {
     /// Limit in bytes per second for all its volumes together, at least 1000000; 0: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_bytes_per_second: Option<u64>,
-    /// Hosts and host groups that its volumes are mapped to, by name or UUID, each with its lowest free LUN.
+    /// Hosts and host groups that its volumes are mapped to, by name or UUID, each with a free LUN.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
     /// Name or UUID of a service level, or `none`.

@@ -130,7 +130,7 @@ pub struct VolumeCreate {
     /// Name or UUID of a snapshot in the same pool: the volume becomes a clone of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_snapshot: Option<String>,
-    /// Hosts and host groups to map the volume to, by name or UUID, each with its lowest free LUN. Default: those of
+    /// Hosts and host groups to map the volume to, by name or UUID, each with a free LUN. Default: those of
     /// the project.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,

@@ -127,7 +127,7 @@ fn take_into(content: &mut Content, items: &Items) -> Taken {
     let before = content.clone();
     let taken = take(content, items, Some(&origin(OTHER, 40)), &tank(&id(POOL)), true, 1000);
     content.check().expect("whatever a registry says, the content is one that could be");
-    content.count_change(&before);
+    content.follow_up(&before);
     taken
 }
 
@@ -250,7 +250,7 @@ fn changes_are_counted_for_the_pools_that_they_concern() {
         let before = full();
         let mut after = before.clone();
         change(&mut after);
-        after.count_change(&before);
+        after.follow_up(&before);
         for nth in 0..2 {
             let number = |content: &Content| content.revisions.get(&id(POOL + nth)).map(|one| one.number);
             let raised = pools.contains(&nth).then(|| number(&before).unwrap_or_default() + 1);

@@ -15,7 +15,7 @@
 use crate::carried::Revision;
 use crate::inherited::ProjectHosts;
 use crate::iscsi_names::target_name;
-use crate::numbers::Numbers;
+use crate::numbers::{GivenUp, Numbers};
 use crate::store::{Kept, Store};
 use forebay_api::{Code, Problem, show_rate_exact};
 use forebay_pool::Rate;
@@ -160,6 +160,9 @@ pub struct Content {
     pub moving: Vec<Moving>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub projects: Vec<ProjectHosts>,
+    /// Oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub given_up: Vec<GivenUp>,
 }
 
 /// What is known of volumes. All are UUIDs.
@@ -186,6 +189,7 @@ impl Default for Content {
             mappings: Vec::new(),
             moving: Vec::new(),
             projects: Vec::new(),
+            given_up: Vec::new(),
         }
     }
 }
@@ -374,8 +378,8 @@ impl Content {
         mapping.lun = match wanted.lun {
             Some(lun) => lun,
             None => {
-                let lowest = Numbers::of(self).lowest(&mapping.target(), &mapping.to, wanted.volume);
-                lowest.ok_or_else(|| no_number(wanted.volume_name, &to_name))?
+                let chosen = Numbers::of(self).choose(&mapping.target(), &mapping.to, wanted.volume);
+                chosen.ok_or_else(|| no_number(wanted.volume_name, &to_name))?
             }
         };
         self.mappings.push(mapping.clone());
@@ -485,7 +489,8 @@ impl Kept for Content {
         self.check_views()
     }
 
-    fn count_change(&mut self, before: &Content) {
+    fn follow_up(&mut self, before: &Content) {
+        self.keep_back(before);
         // One that was destroyed is counted no more.
         let is_forgotten =
             |pool: &str| before.revisions.contains_key(pool) && !self.revisions.contains_key(pool);

@@ -64,6 +64,14 @@ fn map(hosts: &Hosts, volume: &str, to: &str, lun: Option<u16>) -> Result<u16, P
     hosts.change(|content| content.map(wanted(volume, to, lun))).map(|mapping| mapping.lun)
 }
 
+fn unmap(hosts: &Hosts, volume: &str) {
+    let unmap = |content: &mut Content| {
+        content.mappings.retain(|mapping| mapping.volume != volume);
+        Ok(())
+    };
+    hosts.change(unmap).unwrap();
+}
+
 #[test]
 fn what_was_changed_is_there_after_a_restart_and_private() {
     let temp = test_directory();
@@ -110,18 +118,51 @@ fn numbers_are_the_lowest_free_ones_at_each_target() {
     assert_eq!(map(&hosts, "tank/2", "ab", None), Ok(2), "a group takes what is free for all its members");
     assert_eq!(map(&hosts, "tank/3", "b", None), Ok(0));
     assert_eq!(map(&hosts, "tank/4", "a", Some(16383)), Ok(16383));
-    // What was taken away is free again, and nobody else's number has moved.
-    let unmap = |content: &mut Content| {
-        content.mappings.retain(|mapping| mapping.volume != "tank/1");
-        Ok(())
-    };
-    hosts.change(unmap).unwrap();
-    assert_eq!(map(&hosts, "tank/5", "a", None), Ok(1));
+    // What was taken away is chosen for no other volume, though one may be given it; and nobody else's number has moved.
+    unmap(&hosts, "tank/1");
+    assert_eq!(map(&hosts, "tank/5", "a", None), Ok(3));
+    assert_eq!(map(&hosts, "tank/1", "a", None), Ok(1));
+    unmap(&hosts, "tank/1");
+    assert_eq!(map(&hosts, "tank/7", "a", Some(1)), Ok(1));
+    assert_eq!(map(&hosts, "tank/1", "a", None), Ok(4));
     let content = hosts.content();
     let group = content.mappings.iter().find(|mapping| mapping.volume == "tank/2").unwrap();
     assert_eq!(group.lun, 2);
     // Pools whose names differ in case only would share a target: then they share its numbers, too.
-    assert_eq!(map(&hosts, "Tank/6", "a", None), Ok(3));
+    assert_eq!(map(&hosts, "Tank/6", "a", None), Ok(5));
+}
+
+#[test]
+fn numbers_are_kept_back_for_a_while_and_stay_small() {
+    let temp = test_directory();
+    let hosts = cluster(&temp);
+    let numbers: Vec<u16> = (0..200)
+        .map(|nth| {
+            let volume = format!("tank/{nth}");
+            let lun = map(&hosts, &volume, "a", None).unwrap();
+            unmap(&hosts, &volume);
+            lun
+        })
+        .collect();
+    assert_eq!(numbers[..65], (0..65).collect::<Vec<_>>());
+    // No number is another's before 64 others have been given up, also after a restart.
+    for (nth, lun) in numbers.iter().enumerate() {
+        assert!(*lun <= 64 && !numbers[nth.saturating_sub(64)..nth].contains(lun), "{numbers:?}");
+    }
+    drop(hosts);
+    let hosts = open(&temp);
+    assert_eq!(hosts.content().given_up.len(), 64);
+    assert_eq!(map(&hosts, "tank/199", "a", None), Ok(numbers[199]), "its own comes back");
+    assert!(!numbers[136..].contains(&map(&hosts, "tank/x", "a", None).unwrap()));
+    // What is known of a host goes with it.
+    let forget = |content: &mut Content| {
+        content.mappings.clear();
+        content.groups.clear();
+        content.hosts.clear();
+        Ok(())
+    };
+    hosts.change(forget).unwrap();
+    assert_eq!(hosts.content().given_up, []);
 }
 
 #[test]

@@ -200,7 +200,7 @@ impl Content {
                 full("mappings", MAPPINGS_MAX)
             } else if views + hosts > VIEWS_MAX {
                 full("volumes mapped to hosts", VIEWS_MAX)
-            } else if let Some(lun) = same.or_else(|| numbers.lowest(&target, to, &mapping.volume)) {
+            } else if let Some(lun) = same.or_else(|| numbers.choose(&target, to, &mapping.volume)) {
                 numbers.take(&target, to, lun);
                 views += hosts;
                 added.push(Mapping { lun, ..mapping });

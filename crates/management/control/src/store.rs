@@ -21,8 +21,8 @@ pub trait Kept: Clone + Default + PartialEq + Serialize + DeserializeOwned {
     fn version(&self) -> u32;
     /// Says which invariant does not hold.
     fn check(&self) -> Result<(), Problem>;
-    /// Counts a change that is about to be written.
-    fn count_change(&mut self, _before: &Self) {}
+    /// Adds what follows from a change that is about to be written.
+    fn follow_up(&mut self, _before: &Self) {}
 }
 
 /// The content and its file.
@@ -88,7 +88,7 @@ impl<C: Kept> Store<C> {
             return Ok(made);
         }
         next.check()?;
-        next.count_change(&before);
+        next.follow_up(&before);
         let mut text = serde_json::to_vec_pretty(&next).expect("what is kept is plain data");
         text.push(b'\n');
         if text.len() as u64 > FILE_BYTES_MAX {
