@@ -22,7 +22,7 @@ run: web
 # The browser interface, which the build of the daemon puts into it.
 web: web/node_modules/.package-lock.json
 	@# Cargo looks for files that were there: the first time, it has to be told.
-	@[ -f web/dist/index.html ] || touch crates/management/control/build.rs
+	@[ -f web/dist/index.html ] || touch crates/forebay/build.rs
 	cd web && npm run --silent build
 web/node_modules/.package-lock.json: web/package-lock.json
 	@scripts/setup web

@@ -12,7 +12,7 @@ use crate::notify::Manager;
 use forebay_api::Severity;
 use forebay_base::{Checksum, GIB, Id, MIB};
 use forebay_cli::{Exit, Failure, ServeOptions};
-use forebay_control::{ADDRESSES, Daemon, DataDir, EventLog, Nbd, Options, problem};
+use forebay_control::{ADDRESSES, Daemon, DataDir, EventLog, File, Nbd, Options, problem};
 use forebay_pool::{Engine, EngineConfig, Host};
 use forebay_runtime::{Cores, uring};
 use forebay_target::{IscsiServer, NbdConfig, NbdServer, TlsFiles};
@@ -21,6 +21,9 @@ use std::fmt;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
+
+// The browser interface, `FILES: &[File]`, sorted by path.
+include!(concat!(env!("OUT_DIR"), "/interface.rs"));
 
 /// Less does not hold the tree nodes that one checkpoint touches.
 const MEMORY_BYTES_MIN: u64 = 64 * MIB;
@@ -87,6 +90,7 @@ impl Appliance {
             http_tls: options.http_tls.clone(),
             https: options.https,
             cores: cores.count(),
+            interface: FILES,
         };
         let daemon = Daemon::start(dir.clone(), events.clone(), engine.clone(), control)?;
         daemon.import();

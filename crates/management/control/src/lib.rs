@@ -67,6 +67,7 @@ pub use directory::DataDir;
 pub use events::EventLog;
 pub use hosts::Credentials;
 pub use iscsi_names::target_name;
+pub use static_files::File;
 pub use tls::check_certificate;
 
 use authentication::{Front, Transport};
@@ -161,6 +162,7 @@ pub(crate) struct Shared {
     /// Where clients are served, from [`Daemon::collect`] on.
     clients: OnceLock<Cores>,
     cores: usize,
+    interface: static_files::Interface,
     started_unix_ms: u64,
     started: Instant,
 }
@@ -244,6 +246,8 @@ pub struct Options {
     pub https: bool,
     /// How many cores the engine has: the default number of a new pool's shards.
     pub cores: usize,
+    /// The browser interface, sorted by path.
+    pub interface: &'static [File],
 }
 
 /// The running management side.
@@ -325,6 +329,7 @@ impl Daemon {
             trace_turn: Mutex::new(()),
             clients: OnceLock::new(),
             cores: options.cores,
+            interface: static_files::Interface::new(options.interface),
             started_unix_ms: events::now_unix_ms(),
             started: Instant::now(),
             events,

@@ -193,10 +193,10 @@ fn handler(operation: Operation) -> MethodRouter<Arc<Shared>> {
     }
 }
 
-async fn no_such_path(request: Request) -> Response {
+async fn no_such_path(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let path = request.uri().path();
     if !static_files::is_api(path) {
-        return static_files::answer(&request);
+        return shared.interface.answer(&request);
     }
     let named = ["/api/v1/volumes/", "/api/v1/projects/", "/api/v1/snapshots/"];
     let remedy = if named.iter().any(|prefix| path.starts_with(prefix)) {

@@ -1,4 +1,4 @@
-//! The browser interface and, under `/docs`, the documentation: the files of `web/dist`, which the build has put into the program.
+//! The browser interface and, under `/docs`, the documentation: files that the program has in it.
 //!
 //! They are for any client, because they hold nothing but the interface. Names under `/assets` carry a hash of their content, so they are kept by browsers for ever; the rest is asked for again each time and
 //! answered with 304 when it has not changed. A path without a dot is a place inside the interface and gives its first page. Nothing is looked up on a disk: a
@@ -10,21 +10,21 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use forebay_api::{Code, Problem};
-use std::sync::LazyLock;
 
 /// A file of the interface.
-struct File {
+pub struct File {
     /// Below the root, as in URLs: `assets/index-1a2b.js`.
-    path: &'static str,
-    bytes: &'static [u8],
+    pub path: &'static str,
+    pub bytes: &'static [u8],
 }
 
-// `FILES: &[File]`, sorted by path.
-include!(concat!(env!("OUT_DIR"), "/interface.rs"));
-
-/// The hash of each, quoted.
-static TAGS: LazyLock<Vec<String>> =
-    LazyLock::new(|| FILES.iter().map(|file| tag_of_bytes(file.bytes)).collect());
+/// What is served.
+pub struct Interface {
+    /// Sorted by path.
+    files: &'static [File],
+    /// The hash of each, quoted.
+    tags: Vec<String>,
+}
 
 const INDEX: &str = "index.html";
 /// The documentation, a site of its own (`web/docs`).
@@ -63,57 +63,64 @@ pub fn secure(headers: &mut HeaderMap, tls: bool) {
     }
 }
 
-/// A file, or why not.
-pub fn answer(request: &Request) -> Response {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return Failure(
-            Problem::new(Code::MethodNotAllowed, format!("{} is not allowed here", request.method()))
-                .remedy("The API is under /api/v1."),
-        )
-        .into_response();
+impl Interface {
+    pub fn new(files: &'static [File]) -> Interface {
+        Interface { files, tags: files.iter().map(|file| tag_of_bytes(file.bytes)).collect() }
     }
-    let path = request.uri().path().trim_start_matches('/');
-    if path == DOCS.trim_end_matches('/') {
-        // Pages name each other relative to where they are.
-        return (StatusCode::PERMANENT_REDIRECT, [(header::LOCATION, format!("/{DOCS}"))]).into_response();
-    }
-    match find(path) {
-        Some(at) => file(at, request.headers()),
-        None => {
-            let shown: String = path.chars().take(200).collect();
-            Failure(
-                Problem::new(Code::NotFound, format!("there is nothing at /{shown}"))
-                    .remedy("The interface is at /, the API under /api/v1."),
+
+    /// A file, or why not.
+    pub fn answer(&self, request: &Request) -> Response {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return Failure(
+                Problem::new(Code::MethodNotAllowed, format!("{} is not allowed here", request.method()))
+                    .remedy("The API is under /api/v1."),
             )
-            .into_response()
+            .into_response();
+        }
+        let path = request.uri().path().trim_start_matches('/');
+        if path == DOCS.trim_end_matches('/') {
+            // Pages name each other relative to where they are.
+            return (StatusCode::PERMANENT_REDIRECT, [(header::LOCATION, format!("/{DOCS}"))])
+                .into_response();
+        }
+        match self.find(path) {
+            Some(at) => self.file(at, request.headers()),
+            None => {
+                let shown: String = path.chars().take(200).collect();
+                Failure(
+                    Problem::new(Code::NotFound, format!("there is nothing at /{shown}"))
+                        .remedy("The interface is at /, the API under /api/v1."),
+                )
+                .into_response()
+            }
         }
     }
-}
 
-/// The file for a path without its first slash. Files have a dot in their last part; the rest are places inside the interface.
-fn find(path: &str) -> Option<usize> {
-    let known = |path| FILES.binary_search_by(|file| file.path.cmp(path)).ok();
-    if path == DOCS {
-        return known(DOCS_INDEX);
+    /// The file for a path without its first slash. Files have a dot in their last part; the rest are places inside the interface.
+    fn find(&self, path: &str) -> Option<usize> {
+        let known = |path| self.files.binary_search_by(|file| file.path.cmp(path)).ok();
+        if path == DOCS {
+            return known(DOCS_INDEX);
+        }
+        let is_place = !path.rsplit('/').next().unwrap_or_default().contains('.') && !path.starts_with(DOCS);
+        known(path).or_else(|| is_place.then(|| known(INDEX)).flatten())
     }
-    let is_place = !path.rsplit('/').next().unwrap_or_default().contains('.') && !path.starts_with(DOCS);
-    known(path).or_else(|| is_place.then(|| known(INDEX)).flatten())
-}
 
-fn file(at: usize, asked: &HeaderMap) -> Response {
-    let (file, tag) = (&FILES[at], &TAGS[at]);
-    let is_kept = file.path.starts_with("assets/");
-    let cache = if is_kept { FOR_EVER } else { "no-cache" };
-    let headers = [
-        (header::CONTENT_TYPE, kind(file.path)),
-        (header::CACHE_CONTROL, cache),
-        (header::ETAG, tag.as_str()),
-    ];
-    let seen = asked.get(header::IF_NONE_MATCH).and_then(|seen| seen.to_str().ok()).unwrap_or_default();
-    let is_seen = seen.split(',').any(|seen| seen.trim().trim_start_matches("W/") == tag);
-    match is_seen {
-        true => (StatusCode::NOT_MODIFIED, headers).into_response(),
-        false => (headers, Body::from(file.bytes)).into_response(),
+    fn file(&self, at: usize, asked: &HeaderMap) -> Response {
+        let (file, tag) = (&self.files[at], &self.tags[at]);
+        let is_kept = file.path.starts_with("assets/");
+        let cache = if is_kept { FOR_EVER } else { "no-cache" };
+        let headers = [
+            (header::CONTENT_TYPE, kind(file.path)),
+            (header::CACHE_CONTROL, cache),
+            (header::ETAG, tag.as_str()),
+        ];
+        let seen = asked.get(header::IF_NONE_MATCH).and_then(|seen| seen.to_str().ok()).unwrap_or_default();
+        let is_seen = seen.split(',').any(|seen| seen.trim().trim_start_matches("W/") == tag);
+        match is_seen {
+            true => (StatusCode::NOT_MODIFIED, headers).into_response(),
+            false => (headers, Body::from(file.bytes)).into_response(),
+        }
     }
 }
 
@@ -137,21 +144,23 @@ fn kind(path: &str) -> &'static str {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_table_is_sorted_and_has_a_first_page() {
-        assert!(FILES.windows(2).all(|pair| pair[0].path < pair[1].path));
-        let index = find("").expect("there is a first page");
-        assert_eq!(FILES[index].path, INDEX);
-        assert!(!FILES[index].bytes.is_empty());
-    }
+    const FILES: &[File] = &[
+        File { path: "assets/a-1.js", bytes: b"1" },
+        File { path: "docs/index.html", bytes: b"2" },
+        File { path: INDEX, bytes: b"3" },
+    ];
 
     #[test]
     fn places_give_the_first_page_and_files_themselves_or_nothing() {
+        let interface = Interface::new(FILES);
+        let find = |path: &str| interface.find(path);
         for path in ["", "volumes", "pools/tank", "a/b/c/"] {
-            assert_eq!(find(path), find(INDEX), "{path}");
+            assert_eq!(find(path), Some(2), "{path}");
         }
+        assert_eq!((find("docs/"), find("assets/a-1.js")), (Some(1), Some(0)));
         for path in [
             "nothing.js",
+            "docs/nothing",
             "assets/nothing.css",
             "../Cargo.toml",
             "..",

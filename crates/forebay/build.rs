@@ -1,4 +1,5 @@
-//! Puts the browser interface into the program: a table of the files under `web/dist`, which `make web` makes.
+//! Puts the browser interface into the program: a table of the files under `web/dist`, which `make web` makes. Here and not where they are
+//! served, so that a change of a screen compiles this crate only.
 //!
 //! Where they are not, because nobody has built them, one page takes their place that says so: the daemon builds and serves its API without
 //! Node.js.
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 fn main() {
-    let root = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../../../web/dist");
+    let root = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../../web/dist");
     // A directory's own time changes when files come and go, not when what is in it does: each file is named.
     println!("cargo::rerun-if-changed={}", root.display());
     println!("cargo::rerun-if-changed=src/not_built.html");
