@@ -143,6 +143,14 @@ impl Label {
         successors(Some(disk), |disk| heir_of(*disk)).take(self.disks.len()).last().unwrap_or(disk)
     }
 
+    /// A disk is no part of the pool any more. What is its heir is that of what it was an heir of, if it was.
+    pub fn take_out(&mut self, index: usize) {
+        let earlier = self.disks[index].heir_of.take();
+        self.disks[index].status = DiskStatus::Removed;
+        let heirs = self.disks.iter_mut().filter(|other| other.heir_of == Some(index as u16));
+        heirs.for_each(|other| other.heir_of = earlier);
+    }
+
     /// Whether a group has disks; the number of one that has none may be given to another.
     pub fn is_inhabited(&self, group: usize) -> bool {
         self.disks.iter().any(|disk| usize::from(disk.group) == group && disk.status != DiskStatus::Removed)

@@ -461,15 +461,10 @@ impl Control {
         if is_failed {
             self.shared.healths[index].emptied();
         }
-        self.relabel(|label| {
-            label.disks[index].status = status;
-            // Of what an even earlier number has, if there is one. An empty disk may come back, and still is the heir of that.
-            let earlier = label.disks[index].heir_of;
-            if status == DiskStatus::Removed {
-                label.disks[index].heir_of = None;
-            }
-            let heirs = label.disks.iter_mut().filter(|other| other.heir_of == Some(disk));
-            heirs.for_each(|other| other.heir_of = earlier);
+        // An empty disk may come back, and still is the heir of what it was.
+        self.relabel(|label| match status {
+            DiskStatus::Removed => label.take_out(index),
+            _ => label.disks[index].status = status,
         })
         .await?;
         let path = self.disks.borrow()[index].path.clone();

@@ -81,6 +81,9 @@ pub struct DisksSecond {
     pub disks: Vec<(u16, Vitals)>,
 }
 
+/// Seconds without requests after which what was missed before is over.
+const IDLE_SECONDS: u32 = 60;
+
 /// A promise that is broken, as a person was told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Broken {
@@ -101,11 +104,13 @@ struct Breach {
     causes: VecDeque<Cause<String>>,
     /// What a person was told.
     told: Option<Broken>,
+    /// Seconds since anything was asked for.
+    idle: u32,
 }
 
 impl Breach {
     fn note(&mut self, cause: &Cause<String>) {
-        self.seconds = (self.seconds + 1).min(SECONDS_COUNTED);
+        (self.seconds, self.idle) = ((self.seconds + 1).min(SECONDS_COUNTED), 0);
         self.causes.push_back(cause.clone());
         if self.causes.len() > TOLD_SECONDS {
             self.causes.pop_front();
@@ -279,6 +284,11 @@ impl Control {
     /// Counts seconds in which a promise was broken, and tells a person: when there were several, and when the cause has become another.
     fn note_state(&self, wished: &Wished, account: &Account, state: State, cause: Option<&Cause<String>>) {
         let mut broken = self.ledger.broken.borrow_mut();
+        // It may have another name than when it was told.
+        let told = broken.get_mut(&wished.id).and_then(|breach| breach.told.as_mut());
+        if let Some(told) = told.filter(|told| told.volume != wished.name) {
+            told.volume.clone_from(&wished.name);
+        }
         if wished.in_force().late_after().is_none() {
             // It was taken back, and that was told.
             broken.remove(&wished.id);
@@ -300,10 +310,24 @@ impl Control {
                     breach.told = Some(Broken { volume, level, why, remedy });
                 }
             }
-            // Who asks for nothing has not had it.
-            (State::Idle, _) => {}
+            // Who asks for nothing has not had it; but nobody waits for it either, after a while.
+            (State::Idle, _) => {
+                let Some(breach) = broken.get_mut(&wished.id) else { return };
+                breach.idle += 1;
+                if breach.idle < IDLE_SECONDS {
+                    return;
+                }
+                if broken.remove(&wished.id).is_some_and(|breach| breach.told.is_some()) {
+                    let message = format!(
+                        "the volume has had no requests for a minute; it missed its service level before: {}",
+                        wished.level
+                    );
+                    self.event(Severity::Info, "level.idle", &self.object(&wished.name), message);
+                }
+            }
             _ => {
                 let Some(breach) = broken.get_mut(&wished.id) else { return };
+                breach.idle = 0;
                 breach.seconds -= 1;
                 if breach.seconds == 0
                     && broken.remove(&wished.id).is_some_and(|breach| breach.told.is_some())

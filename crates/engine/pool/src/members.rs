@@ -121,7 +121,9 @@ impl Control {
             Purpose::Spare => (DiskStatus::Spare, self.entry_for(group, path, &disk, add.sector)?),
             Purpose::Data => (DiskStatus::Online, self.entry_for(group, path, &disk, add.sector)?),
         };
-        Ok((disk, DiskEntry { status, enclosure, ..entry }))
+        // A spare disk gets slots when it serves.
+        let slots = if status == DiskStatus::Spare { 0 } else { entry.slots };
+        Ok((disk, DiskEntry { status, enclosure, slots, ..entry }))
     }
 
     /// The group that disks are to join.
@@ -314,8 +316,7 @@ impl Control {
         attached
     }
 
-    /// Puts a new disk, or a spare one, in place of another; that one serves, if it can, until nothing is left on it. One that was
-    /// rebuilt elsewhere already leaves at once.
+    /// Puts a new disk, or a spare one, in place of another; that one serves, if it can, until nothing is left on it.
     pub async fn disk_replace(self: &Rc<Self>, old: &str, with: &DiskReplace) -> Result<(), Error> {
         let index = self.find_replaced(old)?;
         let Some(path) = &with.new else {
@@ -380,12 +381,12 @@ impl Control {
 
     /// What is on a disk is to go elsewhere.
     async fn leave(&self, index: usize) -> Result<(), Error> {
-        let status = |status: DiskStatus| match status {
-            DiskStatus::Online => DiskStatus::Leaving,
-            DiskStatus::Offline => DiskStatus::Failed,
-            other => other,
-        };
-        self.relabel(|label| label.disks[index].status = status(label.disks[index].status)).await?;
+        self.relabel(|label| match &mut label.disks[index].status {
+            status @ DiskStatus::Online => *status = DiskStatus::Leaving,
+            status @ DiskStatus::Offline => *status = DiskStatus::Failed,
+            _ => {}
+        })
+        .await?;
         self.wake_healer();
         Ok(())
     }
@@ -446,13 +447,12 @@ impl Control {
             return self.leave(index).await;
         }
         // Nothing is on it: it goes at once.
-        self.relabel(|label| label.disks[index].status = DiskStatus::Removed).await?;
+        self.relabel(|label| label.take_out(index)).await?;
         for shard in 0..self.shard_count() {
             self.on_shard(shard, move |shard| async move { shard.remove_flash(index as u16) }).await?;
         }
         self.let_go(index).await;
-        let message =
-            format!("disk {index} ({}) is no longer part of the pool", self.disks.borrow()[index].path);
+        let message = format!("disk {index} ({}) has left the pool", self.disks.borrow()[index].path);
         self.event(Severity::Info, "disk.removed", &self.disk_name(index), message);
         Ok(())
     }
@@ -671,7 +671,7 @@ impl Control {
                 continue;
             }
             let slots = slots_of(&disk, &self.label.borrow().groups[usize::from(group)]).unwrap_or(0);
-            if u64::from(slots) < used {
+            if slots == 0 || u64::from(slots) < used {
                 continue;
             }
             let mut label = self.label.borrow().clone();

@@ -2,7 +2,8 @@
 //!
 //! A volume belongs to a project by its name, and volumes are on all shards: no entry of one log has them all. So the new name is first a project of its own, the *stand-in*, which
 //! says in its record whose it is. Volumes go to it one by one; then, in one entry, the project takes the name and the stand-in goes. An import after a
-//! crash in between goes on before anybody sees the pool. All the time both names are the same project: what it says counts under both.
+//! crash in between goes on before it ends. All the time both names are the same project: what it says counts under both, its quota holds for both
+//! together, and no volume gets a name in either.
 
 use crate::Engine;
 use crate::control::Control;
@@ -80,21 +81,31 @@ impl Control {
     ) -> Result<ProjectInfo, Error> {
         let _turn = self.lineage.lock(0, 0).await;
         let (name, project) = self.existing_project(name)?;
-        if name == new {
-            return self.project_info(&name).await;
-        }
-        let begun = self.stand_in_of(project.id);
-        if begun.as_deref() != Some(new) {
+        let is_begun = self.stand_in_of(project.id).as_deref() == Some(new);
+        if !is_begun {
             self.refuse_while_renaming(&name, project.id)?;
+            if name == new {
+                return self.project_info(&name).await;
+            }
             self.check_project_name(new)?;
             self.check_catalog(&self.object(new), SHARD, 1).await?;
         }
-        self.check_volumes(&name, new).await?;
         if attempt == Attempt::Trial {
+            self.check_volumes(&name, new).await?;
             return self.project_info(&name).await;
         }
-        if begun.is_none() {
-            self.add_stand_in(new, &project).await?;
+        if !is_begun {
+            // From here on no volume gets a name in either.
+            let stand_in = Project { stands_in: true, ..project };
+            self.projects.borrow_mut().insert(new.to_string(), stand_in);
+            let added = match self.check_volumes(&name, new).await {
+                Ok(()) => self.add_stand_in(new, &project).await,
+                refused => refused,
+            };
+            if added.is_err() {
+                self.projects.borrow_mut().remove(new);
+            }
+            added?;
         }
         self.end_rename(&name, new, project).await?;
         self.look_at_promises().await;
@@ -120,18 +131,31 @@ impl Control {
 
     /// Refuses a new name that some volume of the project cannot follow.
     async fn check_volumes(&self, project: &str, new: &str) -> Result<(), Error> {
+        let coming = |volumes: usize| {
+            let message = format!("{volumes} volumes of the project are being created, received or moved");
+            let remedy = "Wait until that is complete, or abandon it with 'forebay snapshot abandon VOLUME' or 'forebay volume abandon VOLUME'";
+            Error::new(ErrorKind::Conflict, self.object(project), message).remedy(remedy)
+        };
         let parts = self.parts_of(project).await?;
         if parts > 0 {
-            let message = format!("{parts} volumes of the project are being received or moved");
-            let remedy = "Wait until that is complete, or abandon it with 'forebay snapshot abandon VOLUME' or 'forebay volume abandon VOLUME'";
-            return Err(Error::new(ErrorKind::Conflict, self.object(project), message).remedy(remedy));
+            return Err(coming(parts));
         }
-        for name in self.names_in(project) {
-            self.refuse_while_moving(&name)?;
-            if self.is_receiving(&name) {
-                return Err(self.reception_busy(&name));
+        // A name that no volume has yet is taken for one to come.
+        let there = self.kept_volumes([project, new]).await?;
+        let is_there = |name: &String| there.iter().any(|(_, known, trashed)| !trashed && known == name);
+        let names = self.names_in(project);
+        let missing = names.iter().filter(|name| !is_there(name)).count();
+        if missing > 0 {
+            return Err(coming(missing));
+        }
+        for name in &names {
+            self.refuse_while_moving(name)?;
+            if self.is_receiving(name) {
+                return Err(self.reception_busy(name));
             }
-            check_name(&self.object(&name), &name.replacen(project, new, 1), "name")?;
+        }
+        for (_, name, _) in there.iter().filter(|(_, name, _)| project_of(name) == Some(project)) {
+            check_name(&self.object(name), &name.replacen(project, new, 1), "name")?;
         }
         Ok(())
     }
@@ -147,14 +171,9 @@ impl Control {
         let fresh = DatasetRecord::new(DatasetKind::Project, id, SHIFT_UNSAID, 0, name.to_string());
         let record = DatasetRecord { created: project.created, origin: project.id, ..fresh };
         let record = project.properties.put_into(record);
-        // No volume gets the name meanwhile.
-        self.names.borrow_mut().insert(name.to_string(), Place { shard: SHARD, id });
         let create =
             move |shard: Rc<Shard>| async move { shard.create_dataset(record, None).await.map(drop) };
-        let done = self.on_shard(SHARD, create).await;
-        self.names.borrow_mut().remove(name);
-        done?.map_err(|error| self.io_error(name, error))?;
-        self.projects.borrow_mut().insert(name.to_string(), Project { stands_in: true, ..*project });
+        self.on_shard(SHARD, create).await?.map_err(|error| self.io_error(name, error))?;
         self.tell_projects().await
     }
 
@@ -185,24 +204,28 @@ impl Control {
         self.tell_projects().await
     }
 
-    /// Which volume of two projects has which name now.
-    async fn note_names(&self, one: &str, other: &str) -> Result<(), Error> {
+    /// The volumes of projects, with their names now, and which are in the trash.
+    async fn kept_volumes(&self, projects: [&str; 2]) -> Result<Vec<(Place, String, bool)>, Error> {
         let mut found = Vec::new();
         for index in 0..self.shard_count() {
-            let of = [one.to_string(), other.to_string()];
+            let of = projects.map(str::to_string);
             let list = move |shard: Rc<Shard>| async move {
                 let volumes = of.iter().flat_map(|project| shard.volumes_of_project(project));
                 let told = |dataset: Rc<Dataset>| {
                     let record = dataset.record.borrow();
-                    (record.id, record.name.clone(), record.state == DatasetState::Trashed)
+                    let place = Place { shard: index, id: record.id };
+                    (place, record.name.clone(), record.state == DatasetState::Trashed)
                 };
                 volumes.map(told).collect::<Vec<_>>()
             };
-            let volumes = self.on_shard(index, list).await?;
-            found.extend(
-                volumes.into_iter().map(|(id, name, trashed)| (Place { shard: index, id }, name, trashed)),
-            );
+            found.extend(self.on_shard(index, list).await?);
         }
+        Ok(found)
+    }
+
+    /// Notes which volume of two projects has which name now.
+    async fn note_names(&self, one: &str, other: &str) -> Result<(), Error> {
+        let found = self.kept_volumes([one, other]).await?;
         let stale: Vec<String> =
             [one, other].into_iter().flat_map(|project| self.names_in(project)).collect();
         let mut names = self.names.borrow_mut();
@@ -221,6 +244,7 @@ impl Control {
         if active(Bug::RenameStaysHalf) {
             return;
         }
+        let _turn = self.lineage.lock(0, 0).await;
         let begun: Vec<(String, Id)> = {
             let projects = self.projects.borrow();
             let begun = projects.iter().filter(|(_, project)| project.stands_in);

@@ -180,7 +180,9 @@ impl Shard {
         let told = |record: std::cell::Ref<DatasetRecord>| {
             let stands_in = record.origin != Id(0) && self.project(record.origin).is_some();
             let id = if stands_in { record.origin } else { record.id };
-            let (created, properties) = (record.created, ProjectProperties::of(&record));
+            // A stand-in's record may be older than what the project says now.
+            let said = self.project(id).map(|said| ProjectProperties::of(&said.record.borrow()));
+            let (created, properties) = (record.created, said.unwrap_or_default());
             (record.name.clone(), Project { id, created, properties, stands_in })
         };
         records.filter(is_project).map(told).collect()
@@ -283,7 +285,10 @@ impl Control {
             return Err(Error::new(ErrorKind::Invalid("name"), object, message)
                 .remedy("Name the volume POOL/NAME or POOL/PROJECT/NAME"));
         }
-        if !self.projects.borrow().contains_key(project) {
+        let known = self.projects.borrow().get(project).copied();
+        if let Some(known) = known {
+            self.refuse_while_renaming(project, known.id)?;
+        } else {
             let full = self.object(project);
             let message = format!("there is no project {full}");
             return Err(Error::new(ErrorKind::NotFound, object, message)
@@ -311,11 +316,17 @@ impl Control {
         if self.names.borrow().contains_key(name) {
             return is_taken("volume");
         }
-        if self.projects.borrow().len() >= PROJECTS_MAX {
-            let message = format!("the pool has {PROJECTS_MAX} projects, which is the maximum");
-            return Err(Error::new(ErrorKind::NoSpace, object, message).remedy("Delete a project first"));
-        }
         Ok(())
+    }
+
+    /// The same, where that makes one more.
+    fn check_new_project(&self, name: &str) -> Result<(), Error> {
+        self.check_project_name(name)?;
+        if self.projects.borrow().len() < PROJECTS_MAX {
+            return Ok(());
+        }
+        let message = format!("the pool has {PROJECTS_MAX} projects, which is the maximum");
+        Err(Error::new(ErrorKind::NoSpace, self.object(name), message).remedy("Delete a project first"))
     }
 
     /// A project by name or id.
@@ -336,7 +347,7 @@ impl Control {
     async fn project_create(&self, name: &str, properties: ProjectProperties) -> Result<ProjectInfo, Error> {
         let _turn = self.lineage.lock(0, 0).await;
         self.check_catalog(&self.object(name), SHARD, 1).await?;
-        self.check_project_name(name)?;
+        self.check_new_project(name)?;
         check_properties(&self.object(name), &properties)?;
         let id = Id::from_random(self.rt.random(), self.rt.random());
         let created = self.rt.wall();
@@ -585,7 +596,7 @@ impl Engine {
     #[boxed]
     pub async fn project_create_check(&self, name: &str, properties: ProjectProperties) -> Result<(), Error> {
         self.on_writable_project(name, move |control, name| async move {
-            control.check_project_name(&name)?;
+            control.check_new_project(&name)?;
             check_properties(&control.object(&name), &properties)
         })
         .await

@@ -201,7 +201,19 @@ impl Shard {
 impl Control {
     /// What these projects take.
     pub async fn charges(&self, projects: impl IntoIterator<Item = String>) -> Result<Charges, Error> {
-        let none: Charges = projects.into_iter().map(|project| (project, Charge::default())).collect();
+        // A project that is being renamed has volumes under two names.
+        let doubled: Vec<(String, String)> = {
+            let known = self.projects.borrow();
+            let stand_ins = known.iter().filter(|(_, project)| project.stands_in);
+            let named = stand_ins.flat_map(|(new, stand_in)| {
+                let same = known.iter().filter(move |(name, other)| *name != new && other.id == stand_in.id);
+                same.map(move |(name, _)| (name.clone(), new.clone()))
+            });
+            named.collect()
+        };
+        let both = doubled.iter().flat_map(|(name, new)| [name.clone(), new.clone()]);
+        let none: Charges =
+            projects.into_iter().chain(both).map(|project| (project, Charge::default())).collect();
         let mut all = none.clone();
         for index in 0..self.shard_count() {
             let none = none.clone();
@@ -211,15 +223,22 @@ impl Control {
                 all.entry(project).or_default().add(charge);
             }
         }
+        for (name, new) in doubled {
+            let mut sum = all[&name];
+            sum.add(all[&new]);
+            all.insert(name, sum);
+            all.insert(new, sum);
+        }
         Ok(all)
     }
 
     /// The projects with a quota.
     fn limited(&self) -> BTreeMap<String, (Id, u64)> {
         let projects = self.projects.borrow();
-        let limited = projects.iter().filter_map(|(name, project)| {
-            project.properties.quota.map(|quota| (name.clone(), (project.id, quota)))
-        });
+        let limited =
+            projects.iter().filter(|(_, project)| !project.stands_in).filter_map(|(name, project)| {
+                project.properties.quota.map(|quota| (name.clone(), (project.id, quota)))
+            });
         limited.collect()
     }
 

@@ -41,6 +41,16 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+fn check_free(stored: &[Stored], name: &str) -> Result<(), Problem> {
+    if stored.iter().all(|s| s.token.name != name) {
+        return Ok(());
+    }
+    Err(Problem::new(Code::Conflict, "a token with this name exists")
+        .object(name)
+        .field("name")
+        .remedy("Choose another name, or revoke it with `forebay token delete NAME`."))
+}
+
 impl Tokens {
     pub fn open(dir: Arc<DataDir>) -> Result<Tokens, Problem> {
         let damaged = |detail: String| {
@@ -76,8 +86,8 @@ impl Tokens {
             .field("expires_in_seconds")
             .remedy("Give 1 second to 1 year."));
         }
-        self.check_free(&request.name)?;
         let stored = self.lock();
+        check_free(&stored, &request.name)?;
         if stored.len() >= TOKENS_MAX {
             return Err(Problem::new(Code::Busy, format!("there are {TOKENS_MAX} tokens already"))
                 .remedy("Revoke some with `forebay token delete NAME`."));
@@ -85,35 +95,32 @@ impl Tokens {
         Ok(life)
     }
 
-    fn check_free(&self, name: &str) -> Result<(), Problem> {
-        if self.lock().iter().all(|s| s.token.name != name) {
-            return Ok(());
-        }
-        Err(Problem::new(Code::Conflict, "a token with this name exists")
-            .object(name)
-            .field("name")
-            .remedy("Choose another name, or revoke it with `forebay token delete NAME`."))
-    }
-
     /// Refuses a new name that a token cannot have.
     pub fn check_name(&self, token: &Token, name: &str) -> Result<(), Problem> {
         rules::name("name", name)?;
-        if token.name == name { Ok(()) } else { self.check_free(name) }
+        if token.name == name { Ok(()) } else { check_free(&self.lock(), name) }
     }
 
     /// Renames a token, which keeps its secret. Blocks on the disk.
     pub fn rename(&self, token: &Token, name: &str) -> Result<Token, Problem> {
-        self.check_name(token, name)?;
+        rules::name("name", name)?;
         self.save(|stored| {
+            if token.name != name {
+                check_free(stored, name)?;
+            }
             let own = stored.iter_mut().filter(|s| s.token.id == token.id);
             own.for_each(|s| s.token.name = name.into());
+            Ok(())
         })?;
         self.find(&token.id)
     }
 
     /// Makes a token. Blocks on the disk.
     pub fn create(&self, request: &TokenCreate, now_ms: u64) -> Result<TokenCreated, Problem> {
-        self.save(|stored| stored.retain(|s| s.token.expires_unix_ms > now_ms))?;
+        self.save(|stored| {
+            stored.retain(|s| s.token.expires_unix_ms > now_ms);
+            Ok(())
+        })?;
         let life = self.validate(request)?;
         let mut random = [0; 32];
         getrandom::fill(&mut random).map_err(|error| {
@@ -128,14 +135,21 @@ impl Tokens {
             expires_unix_ms: now_ms.saturating_add(life * 1000),
         };
         let entry = Stored { token: token.clone(), sha256: hash(&secret) };
-        self.save(|stored| stored.push(entry))?;
+        self.save(|stored| {
+            check_free(stored, &entry.token.name)?;
+            stored.push(entry);
+            Ok(())
+        })?;
         Ok(TokenCreated { token, secret })
     }
 
     /// Revokes the token with this name or UUID. Blocks on the disk.
     pub fn delete(&self, name: &str) -> Result<Token, Problem> {
         let token = self.find(name)?;
-        self.save(|stored| stored.retain(|s| s.token.id != token.id))?;
+        self.save(|stored| {
+            stored.retain(|s| s.token.id != token.id);
+            Ok(())
+        })?;
         Ok(token)
     }
 
@@ -162,10 +176,10 @@ impl Tokens {
         self.lock().iter().any(|s| s.token.id == id && s.token.expires_unix_ms > now_ms)
     }
 
-    fn save(&self, change: impl FnOnce(&mut Vec<Stored>)) -> Result<(), Problem> {
+    fn save(&self, change: impl FnOnce(&mut Vec<Stored>) -> Result<(), Problem>) -> Result<(), Problem> {
         let mut stored = self.lock();
         let mut next = stored.clone();
-        change(&mut next);
+        change(&mut next)?;
         if next == *stored {
             return Ok(());
         }

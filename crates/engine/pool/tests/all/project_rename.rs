@@ -61,15 +61,21 @@ fn a_project_gets_another_name() {
         let id = filled(&pool).await;
         pool.project("other", PLAIN).await;
         pool.volume("alone").await;
+        let long = format!("db/{}", "y".repeat(190));
+        pool.volume(&long).await;
+        engine.volume_delete(&format!("tank/{long}"), KEEP).await.expect("in the trash");
         for (new, why) in [
             ("other", ErrorKind::Conflict),
             ("alone", ErrorKind::Conflict),
             ("a/b", ErrorKind::Invalid("name")),
             ("a b", ErrorKind::Invalid("name")),
+            // A volume in the trash has a long one already.
+            (&*"x".repeat(60), ErrorKind::Invalid("name")),
         ] {
             assert_eq!(kind(engine.project_rename("tank/db", new).await), Some(why), "{new}");
             assert_eq!(kind(engine.project_rename_check("tank/db", new).await), Some(why), "{new}");
         }
+        engine.volume_purge(&format!("tank/{long}")).await.expect("purged");
         engine.project_delete("tank/other").await.expect("empty");
         let open = pool.open("db/v3").await;
         engine.project_rename_check("tank/db", "web").await.expect("possible");
@@ -121,6 +127,58 @@ fn power_fails() -> BTreeMap<String, u32> {
         });
     }
     outcomes.take()
+}
+
+/// Goal: a volume that is made meanwhile is in the project, or was refused; and nobody's name is lost.
+#[test]
+fn volumes_may_be_made_while_a_project_gets_its_name() {
+    let (made, refused) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    for seed in 0..12 {
+        let (made, refused) = (made.clone(), refused.clone());
+        on_pools(seed, move |pool| {
+            let (made, refused) = (made.clone(), refused.clone());
+            async move {
+                let id = filled(&pool).await;
+                let create = async {
+                    let mut done = Vec::new();
+                    for nth in 0..12 {
+                        pool.rt.sleep(Duration::from_micros(seed * 40 + nth * 70)).await;
+                        for project in ["db", "web"] {
+                            let name = format!("{project}/new{nth}");
+                            match pool.make(&name, None, None).await {
+                                Ok(info) => done.push(info.id),
+                                Err(error) => {
+                                    let kinds = [ErrorKind::Conflict, ErrorKind::NotFound];
+                                    assert!(kinds.contains(&error.kind), "{error}");
+                                    refused.set(refused.get() + 1);
+                                }
+                            }
+                        }
+                    }
+                    done
+                };
+                let rename = async {
+                    pool.rt.sleep(Duration::from_micros(300)).await;
+                    pool.engine.project_rename("tank/db", "web").await
+                };
+                let (renamed, volumes) = join(rename, create).await;
+                // One that is about to be there is waited for by whoever renames.
+                assert!(kind(renamed).is_none_or(|kind| kind == ErrorKind::Conflict));
+                for round in 0..2 {
+                    let [project] = &pool.engine.projects(None).await.expect("listed")[..] else { panic!() };
+                    assert_eq!(project.id, id);
+                    for volume in &volumes {
+                        let info = pool.engine.volume(&volume.to_string()).await.expect("there");
+                        assert_eq!(info.project_id, Some(id), "seed {seed}, round {round}: {}", info.name);
+                        assert_eq!(pool.info(&info.name).await.id, *volume);
+                    }
+                    pool.crash().await;
+                }
+                made.set(made.get() + volumes.len());
+            }
+        });
+    }
+    assert!(made.get() > 20 && refused.get() > 20, "{} made, {} refused", made.get(), refused.get());
 }
 
 #[test]

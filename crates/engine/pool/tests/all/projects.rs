@@ -40,7 +40,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    async fn make(
+    pub async fn make(
         &self,
         name: &str,
         sync: Option<SyncPolicy>,

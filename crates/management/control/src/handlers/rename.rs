@@ -85,39 +85,30 @@ pub async fn project(
     };
     check_all_unnamed(shared, &before)?;
     shared.engine.project_rename_check(&id, within).await?;
-    let (volumes, _) = shared.volumes().await;
-    let mut volumes: Vec<VolumeInfo> =
-        volumes.iter().filter(|volume| volume.project_id == Some(info.id)).cloned().collect();
     let mut changes = vec![format!("renamed to {name}")];
     if ask.dry_run {
-        if !volumes.is_empty() {
-            changes.push(format!("the names of its volumes change with it: {}", volumes.len()));
+        if info.volumes > 0 {
+            changes.push(format!("the names of its volumes change with it: {}", info.volumes));
             changes.push("clients connect over NBD by the new names from then on".into());
         }
         return plan("project.set", &before, changes);
     }
     if name != before {
         shared.engine.project_rename(&id, within).await?;
-        volumes = shared
-            .volumes()
-            .await
-            .0
-            .iter()
-            .filter(|volume| volume.project_id == Some(info.id))
-            .cloned()
-            .collect();
-        let (of, new) = (id.clone(), name.clone());
-        hosts::change(shared, move |content: &mut Content| {
-            for volume in &volumes {
-                content.rename_volume(&volume.id.to_string(), &format!("{}/{}", volume.pool, volume.name));
-            }
-            let said = content.projects.iter_mut().filter(|said| said.project == of);
-            said.for_each(|said| said.name.clone_from(&new));
-            Ok(())
-        })
-        .await?;
         told(shared, who, "project.changed", &before, &changes.swap_remove(0));
     }
+    // Also where it has the name already: it may have got it by a request that failed afterwards.
+    let (volumes, _) = shared.volumes().await;
+    let (of, project) = (id.clone(), info.id);
+    hosts::change(shared, move |content: &mut Content| {
+        for volume in volumes.iter().filter(|volume| volume.project_id == Some(project)) {
+            content.rename_volume(&volume.id.to_string(), &format!("{}/{}", volume.pool, volume.name));
+        }
+        let said = content.projects.iter_mut().filter(|said| said.project == of);
+        said.for_each(|said| said.name.clone_from(&name));
+        Ok(())
+    })
+    .await?;
     let project = convert::project(&shared.engine.project(&id).await?, &shared.known());
     Ok(tagged(json(StatusCode::OK, &project), &super::projects::etag(&project)))
 }
