@@ -463,7 +463,7 @@ pub enum DiskState {
     Offline,
     /// Taken out of service after an error; its data has been rebuilt on other disks.
     Rebuilt,
-    /// A cache disk that failed or is missing: it held copies only.
+    /// A spare or cache disk that failed or is missing: it held no data of its own.
     Empty,
     /// In service while its data moves to other disks.
     Leaving,

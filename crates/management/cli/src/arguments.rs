@@ -555,7 +555,7 @@ pub enum Volume {
         /// Name or UUID of a host or host group; repeat it for several
         #[arg(long, required = true)]
         host: Vec<String>,
-        /// LUN, 0 to 16383 [default: the lowest free one]
+        /// LUN, 0 to 16383 [default: its former one there, or one that no other volume had lately]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=16383))]
         lun: Option<u16>,
         /// Logical block size, 512 or 4K [default: the one that other hosts of the volume see, or 512]

@@ -108,6 +108,19 @@ impl Target {
         matches!(self, Target::Socket(_))
     }
 
+    /// Why there is no connection.
+    fn refused(&self, error: std::io::Error) -> Failure {
+        match self {
+            Target::Socket(path) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                let remedy =
+                    "Run the command as the user of the daemon, or over HTTP with FOREBAY_URL and a token.";
+                Failure::new(Exit::Denied, "this user may not use the daemon's socket", remedy)
+                    .object(path.display().to_string())
+            }
+            _ => self.unreachable(error),
+        }
+    }
+
     fn unreachable(&self, why: impl std::fmt::Display) -> Failure {
         let (object, remedy) = match self {
             Target::Socket(path) => (
@@ -343,7 +356,7 @@ impl Client {
         match &self.target {
             Target::Socket(path) => {
                 let stream = timeout(connecting, UnixStream::connect(path)).await.map_err(|_| late())?;
-                let stream = stream.map_err(|error| self.target.unreachable(error))?;
+                let stream = stream.map_err(|error| self.target.refused(error))?;
                 self.send(stream, call, body, "localhost", None).await
             }
             Target::Http { authority, token, tls } => {

@@ -248,8 +248,10 @@ fn comparable<'a>(
 }
 
 fn holds(cell: &str, operator: &str, value: &str) -> bool {
-    let order = || compare(cell, value);
-    let is_comparable = || cell != NONE && amount(cell, cell).is_some() == amount(value, cell).is_some();
+    // A time is compared with as much of one as is given: a year alone is no amount.
+    let order = || if is_time(cell) { cell.cmp(value) } else { compare(cell, value) };
+    let is_alike = || amount(cell, cell).is_some() == amount(value, cell).is_some();
+    let is_comparable = || cell != NONE && (is_time(cell) || is_alike());
     match operator {
         "<" | "<=" | ">" | ">=" if !is_comparable() => false,
         "=" => order() == Ordering::Equal,
@@ -260,6 +262,12 @@ fn holds(cell: &str, operator: &str, value: &str) -> bool {
         ">=" => order() != Ordering::Less,
         _ => cell.to_lowercase().contains(&value.to_lowercase()),
     }
+}
+
+/// `2026-11-20 17:04:05`
+fn is_time(cell: &str) -> bool {
+    let fits = |(text, form): (u8, u8)| text == form || (form == b'0' && text.is_ascii_digit());
+    cell.len() >= 10 && cell.bytes().zip(*b"0000-00-00").all(fits)
 }
 
 /// By what they amount to, if both are amounts; else as text, whatever the case. An amount comes before a text, and nothing comes last.
@@ -375,6 +383,8 @@ mod tests {
             ("1 MB/s", "=1M", true),
             ("5000 IOPS, 50 MB/s", ">1000", false),
             ("unknown", ">1G", false),
+            ("2026-11-20 17:04:05", ">2026", true),
+            ("2026-11-20 17:04:05", "<2026-11", false),
             ("98.3ms", ">500µs", true),
             ("-", "!=x", true),
         ] {

@@ -95,7 +95,7 @@ pub struct Properties {
     /// Maximum throughput of all volumes together such as 50M (50 MB/s), or none
     #[arg(long, value_name = "RATE", value_parser = or_none(parse_rate))]
     max_bandwidth: Option<u64>,
-    /// All hosts and host groups to map the volumes to; each volume gets the lowest free LUN
+    /// All hosts and host groups to map the volumes to; each volume gets a free LUN
     #[arg(long, value_name = "HOST", num_args = 1..)]
     host: Vec<String>,
     /// Service level of each volume, or none

@@ -77,7 +77,7 @@ pub fn pool(pool: &Pool) {
     let status = &pool.status;
     print!("{}", render(&[&printable(&pool.name)], &[vec![pool_state(status)]], colour()));
     for condition in pool.conditions.iter().filter(|condition| !condition.message.is_empty()) {
-        println!("  {}: {}", printable(&condition.reason), printable(&condition.message));
+        println!("  {}", printable(&condition.message));
     }
     println!("  id          {}", printable(&pool.id));
     if status.state == PoolState::Unavailable {
@@ -406,7 +406,7 @@ fn loss(volume: &Volume) -> Option<&Condition> {
 pub fn volume(volume: &Volume) {
     println!("{}", printable(&volume.name));
     if let Some(loss) = loss(volume) {
-        println!("  {}: {}", printable(&loss.reason), printable(&loss.message));
+        println!("  {}", printable(&loss.message));
     }
     println!("  id          {}", printable(&volume.id));
     if let Some(project) = &volume.status.project {

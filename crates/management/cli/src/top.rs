@@ -385,7 +385,7 @@ fn view(pool: &str, second: &LedgerSecond, sort: usize) -> View {
                 Cell::number(show_measured(line.p50_us)),
                 Cell::number(show_measured(line.p99_us)),
                 Cell::number(share(line.pool_time_us, second)),
-                Cell::text(word(&line.state)).tone(tone),
+                Cell::text(if line.level == "none" { "-".into() } else { word(&line.state) }).tone(tone),
                 Cell::text(line.cause.as_ref().map_or(String::new(), api::LedgerCause::words)),
             ]
         })

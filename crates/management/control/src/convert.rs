@@ -10,7 +10,7 @@ use disks::healing;
 use forebay_api as api;
 use forebay_base::Id;
 use forebay_pool as engine;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 pub fn layout_in(layout: api::Layout) -> engine::Layout {
@@ -177,14 +177,19 @@ fn paths(pool: &engine::PoolStatus, role: engine::Role, state: Option<engine::Di
     disks.map(|disk| disk.path.clone()).filter(|path| !path.is_empty()).collect()
 }
 
+/// So many disks that are out are named.
+const LOST_NAMED: usize = 4;
+
 pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
     let lost = pool.groups.iter().flat_map(|group| &group.disks);
     let is_lost = |state: engine::DiskState| {
         matches!(state, engine::DiskState::Failed | engine::DiskState::Missing | engine::DiskState::Offline)
     };
     // One that came back and failed again is listed under each of its numbers.
-    let lost =
-        lost.filter(|disk| is_lost(disk.state)).map(|disk| disk.joined_as).collect::<HashSet<_>>().len();
+    let lost: BTreeMap<u16, &engine::DiskStatus> =
+        lost.filter(|disk| is_lost(disk.state)).map(|disk| (disk.joined_as, disk)).collect();
+    let named = lost.values().map(|disk| format!("{}/{}", pool.name, disk.number));
+    let named: Vec<String> = named.take(LOST_NAMED).collect();
     let (state, mut conditions) = match pool.state {
         engine::PoolState::Online => (
             api::PoolState::Online,
@@ -198,11 +203,14 @@ pub fn pool(pool: &engine::PoolStatus) -> api::Pool {
                     "Redundant",
                     false,
                     "DisksLost",
-                    match lost {
-                        1 => "1 of its disks is failed, missing or offline. The data of this disk has less redundancy."
-                            .to_string(),
-                        _ => format!(
-                            "{lost} of its disks are failed, missing or offline. The data of these disks has less redundancy."
+                    match (&named[..], lost.len()) {
+                        ([one], _) => {
+                            format!("Disk {one} is failed, missing or offline. Its data has less redundancy.")
+                        }
+                        (some, all) => format!(
+                            "{all} disks are failed, missing or offline: {}{}. Their data has less redundancy.",
+                            some.join(", "),
+                            if all > some.len() { ", …" } else { "" }
                         ),
                     },
                 ),

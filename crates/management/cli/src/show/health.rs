@@ -4,8 +4,8 @@ use super::{Cell, printable, word};
 use crate::listing::{Shown, table};
 use crate::size::show_time;
 use forebay_api::{
-    DamagedRange, Disk, DiskState, Pool, Scrub, ScrubAction, ScrubSchedule, ScrubState, show_duration,
-    show_size,
+    DamagedRange, Disk, DiskState, Pool, PoolState, Scrub, ScrubAction, ScrubSchedule, ScrubState,
+    show_duration, show_size,
 };
 
 fn found_words(scrub: &Scrub) -> String {
@@ -32,6 +32,9 @@ pub fn scrubbed(pool: &Pool) -> String {
         ),
         ScrubState::Done if scrub.lost > 0 => format!(
             "The scrub of pool {name} is done: {found}; all loss was accepted before. To list it: forebay pool status {name} --errors"
+        ),
+        ScrubState::Done if pool.status.state == PoolState::Degraded => format!(
+            "The scrub of pool {name} is done: {found}. A disk is failed, missing or offline: forebay alert list"
         ),
         ScrubState::Done => format!("The scrub of pool {name} is done: {found}."),
         ScrubState::Running => format!("The scrub of pool {name} is still running: {found} so far."),

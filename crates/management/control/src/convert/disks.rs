@@ -44,7 +44,7 @@ pub fn disk(pool: &str, group: &engine::GroupStatus, disk: &engine::DiskStatus) 
                 "Ready",
                 false,
                 "Failed",
-                "It failed, or was not found when the pool was imported. It held copies only.",
+                "It failed, or was not found when the pool was imported. As a spare or cache disk it held no data of its own.",
             ),
         ),
         engine::DiskState::Leaving => {

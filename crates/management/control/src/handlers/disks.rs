@@ -185,6 +185,7 @@ pub async fn add(
         return plan("pool.add", &pool.name, changes);
     }
     let (object, id, by) = (pool.name.clone(), pool.id, shared.clone());
+    shared.engine.disk_add_check(&id.to_string(), adds.clone()).await?;
     let work = move |running| async move {
         let name = id.to_string();
         let adding = async {
@@ -269,6 +270,8 @@ pub async fn replace(
         return plan("disk.replace", &found.name(), changes);
     }
     let (object, id, old) = (found.name(), found.pool.id, found.disk.id);
+    // What is refused is refused at once, and not by a task.
+    shared.engine.disk_replace_check(&id.to_string(), &old.to_string(), with.clone()).await?;
     let by = shared.clone();
     let work = move |running| async move {
         let (pool, disk) = (id.to_string(), old.to_string());
