@@ -13,6 +13,7 @@ const UNPROMISED: readonly Schemas["LedgerState"][] = ["best-effort", "cannot-be
 const MISSED = STATES.indexOf("missed") + 1;
 
 export interface Promised {
+  id: string;
   volume: string;
   last: Schemas["LedgerLine"];
   lastSecond: number;
@@ -101,7 +102,7 @@ export class Ledger {
         for (const entry of this.byVolume) if (!quietest || entry[1].lastSecond < quietest[1].lastSecond) quietest = entry;
         if (quietest) this.byVolume.delete(quietest[0]);
       }
-      promised = { volume: line.volume, last: line, lastSecond: second, states: new Uint8Array(LEDGER_SECONDS), broken: undefined, asked: 0, missed: 0 };
+      promised = { id: line.volume_id, volume: line.volume, last: line, lastSecond: second, states: new Uint8Array(LEDGER_SECONDS), broken: undefined, asked: 0, missed: 0 };
       this.byVolume.set(line.volume_id, promised);
     }
     promised.volume = line.volume;

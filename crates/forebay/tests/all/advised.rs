@@ -189,6 +189,10 @@ const TABLE: &[(&str, &str)] = &[
     ("forebay project show _", "forebay project show tank/db"),
     ("forebay project list", "forebay project list"),
     (
+        "forebay project rename _ _",
+        "forebay project rename tank/db tank/sql; forebay project rename tank/sql tank/db",
+    ),
+    (
         "forebay level create gold --min-iops 500 --latency 10ms",
         "forebay level create gold --min-iops 500 --latency 10ms",
     ),

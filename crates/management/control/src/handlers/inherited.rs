@@ -89,8 +89,8 @@ fn tell_refused(shared: &Shared, refused: Vec<Refused>) {
     }
 }
 
-/// What hosts will gain by a volume that is not there yet and gets this name, `POOL/[PROJECT/]NAME`.
-pub async fn gains_in_words(shared: &Shared, name: &str) -> Result<Vec<String>, Problem> {
+/// What hosts will gain by a volume that is not there yet and gets this name, `POOL/[PROJECT/]NAME`. One that comes back has an id.
+pub async fn gains_in_words(shared: &Shared, name: &str, id: &str) -> Result<Vec<String>, Problem> {
     let (pool, within) = rules::volume_name(name)?;
     let Some(project) = rules::projects::project_of(within) else { return Ok(Vec::new()) };
     let project = match shared.engine.project(&format!("{pool}/{project}")).await {
@@ -98,7 +98,7 @@ pub async fn gains_in_words(shared: &Shared, name: &str) -> Result<Vec<String>, 
         result => result.map_err(convert::problem)?,
     };
     let heir = Heir {
-        id: String::new(),
+        id: id.into(),
         pool: pool_id(shared, pool).await?,
         project: Some(project.id.to_string()),
         name: name.into(),
@@ -147,8 +147,8 @@ pub async fn rename_check(shared: &Shared, volume: &VolumeInfo, name: &str) -> R
 }
 
 /// What there is to say of a volume that comes back under this name, and may have hosts of its own: those are forgotten.
-pub async fn restored_in_words(shared: &Shared, name: &str) -> Result<String, Problem> {
-    let gains = gains_in_words(shared, name).await?;
+pub async fn restored_in_words(shared: &Shared, name: &str, id: &str) -> Result<String, Problem> {
+    let gains = gains_in_words(shared, name, id).await?;
     Ok(match gains.is_empty() {
         true => "It is mapped to no host.".into(),
         false => {

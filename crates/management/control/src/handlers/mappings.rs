@@ -335,7 +335,7 @@ impl Wanted {
             inherited: Vec::new(),
         };
         if wanted.hosts.is_empty() {
-            wanted.inherited = inherited::gains_in_words(shared, &request.name).await?;
+            wanted.inherited = inherited::gains_in_words(shared, &request.name, "").await?;
         } else {
             let pool = request.name.split('/').next().unwrap_or_default();
             // A pool that is not there the engine refuses, in its own words.

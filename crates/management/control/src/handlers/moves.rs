@@ -105,7 +105,7 @@ pub async fn keep(
     if ask.dry_run {
         let what =
             "It becomes a volume with a new UUID, with the data at the time of the switch.".to_string();
-        let hosts = inherited::restored_in_words(&shared, full).await?;
+        let hosts = inherited::restored_in_words(&shared, full, "").await?;
         return plan("move.keep", full, vec![what, hosts]);
     }
     let kept = shared.engine.move_keep(&exactly(&left), Some(new_name)).await?;

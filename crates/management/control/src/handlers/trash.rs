@@ -52,7 +52,7 @@ pub async fn restore(
     if ask.dry_run {
         let changes = vec![
             format!("The volume deleted as {} is restored as {full}, with its snapshots.", trashed.name),
-            inherited::restored_in_words(&shared, full).await?,
+            inherited::restored_in_words(&shared, full, &trashed.id).await?,
         ];
         return plan("volume.restore", full, changes);
     }
