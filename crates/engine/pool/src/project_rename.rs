@@ -197,10 +197,8 @@ impl Control {
         let (id, own) = (project.id, new.to_string());
         let take = self.on_shard(SHARD, move |shard| shard.take_name(id, own)).await;
         take?.map_err(|error| self.io_error(name, error))?;
-        let mut projects = self.projects.borrow_mut();
-        projects.remove(name);
-        projects.insert(new.to_string(), Project { stands_in: false, ..project });
-        drop(projects);
+        self.projects.borrow_mut().remove(name);
+        self.projects.borrow_mut().insert(new.to_string(), Project { stands_in: false, ..project });
         self.tell_projects().await
     }
 

@@ -374,10 +374,11 @@ impl Control {
         check_properties(&self.object(&name), &properties)?;
         let put = move |shard: Rc<Shard>| async move { shard.put_project(project.id, properties).await };
         self.on_shard(SHARD, put).await?.map_err(|error| self.io_error(&name, error))?;
-        let mut projects = self.projects.borrow_mut();
-        let same = projects.values_mut().filter(|known| known.id == project.id);
-        same.for_each(|known| known.properties = properties);
-        drop(projects);
+        {
+            let mut projects = self.projects.borrow_mut();
+            let same = projects.values_mut().filter(|known| known.id == project.id);
+            same.for_each(|known| known.properties = properties);
+        }
         self.tell_projects().await?;
         if change.sync != Setting::Keep && !active(Bug::FlushTrustsPolicy) {
             self.flush_all().await?;
