@@ -57,6 +57,7 @@ def bodies(disks):
     """A body for each operation that takes one, as a person would send it. Requests differ from these in a field or two."""
     return {
         "BookmarkCreate": {"snapshot": "tank/two@second", "name": "mark"},
+        "BookmarkSet": {"name": "first"},
         "DiskScan": {"disks": [disks["vault"][0], disks["free"][0]]},
         "DiskLocate": {"seconds": 1},
         "DiskOnline": {"path": disks["vault"][1]},
@@ -85,6 +86,7 @@ def bodies(disks):
         "SnapshotRollback": {"force": True},
         "ThresholdCreate": {"name": "slow", "spec": {"expression": "disk.latency[device]", "above": 5e7, "over_seconds": 60, "severity": "info"}},
         "ThresholdSet": {"spec": {"expression": "disk.busy", "above": 950}},
+        "TokenSet": {"name": "spare"},
         "TokenCreate": {"name": "another", "role": "viewer", "expires_in_seconds": 3600},
         "TrashRestore": {"name": "tank/back"},
         "UserCreate": {"name": "else", "role": "viewer", "password": "correct horse battery"},
